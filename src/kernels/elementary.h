@@ -61,20 +61,18 @@ inline constexpr float kPolynomial[] = {-5.70498872745e-3F, 2.06390887954e-2F, -
   return 1.0F / (1.0F + exp_contract(-x));
 }
 
-// Odd polynomial for |x| < 0.625, else 1 - 2 / (exp(2 |x|) + 1) with the sign of x.
+// On a = |x|: polynomial below 0.625, else 1 - 2 / (exp(2 a) + 1); then the sign bit of x.
 [[nodiscard]] inline float tanh_contract(float x) {
   using namespace tanh_constants;  // NOLINT(google-build-using-namespace)
-  const float magnitude = std::fabs(x);
-  if (magnitude < kPolynomialLimit) {
-    const float z = x * x;
-    float p = kPolynomial[0];
-    for (int i = 1; i < 5; ++i) {
-      p = std::fma(p, z, kPolynomial[i]);
-    }
-    return std::fma(p * z, x, x);
+  const float a = std::fabs(x);
+  const float z = a * a;
+  float p = kPolynomial[0];
+  for (int i = 1; i < 5; ++i) {
+    p = std::fma(p, z, kPolynomial[i]);
   }
-  const float big = 1.0F - 2.0F / (exp_contract(magnitude + magnitude) + 1.0F);
-  return std::copysign(big, x);
+  const float small = std::fma(p * z, a, a);
+  const float big = 1.0F - 2.0F / (exp_contract(a + a) + 1.0F);
+  return std::copysign(a < kPolynomialLimit ? small : big, x);
 }
 
 // x * sigmoid(x)
