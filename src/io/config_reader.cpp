@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+// The library never aborts: what it finds in a file is reported by exceptions, never by assert().
+#define JSON_ASSERT(condition) static_cast<void>(0)  // NOLINT(readability-identifier-naming)
 #include <nlohmann/json.hpp>
 
 #include "k3/errors.h"
@@ -375,10 +377,10 @@ ModelConfig parse_config(std::string_view text, const std::string& where) {
       names += (names.empty() ? "" : ", ") + name;
     }
     throw Error(ErrorKind::kConfig,
-                ErrorDetail{.what = "required keys are missing",
+                ErrorDetail{.what = "missing keys",
                             .where = where,
                             .expected = names,
-                            .found = std::to_string(source.missing.size()) + " of them absent"});
+                            .found = "none of these " + std::to_string(source.missing.size())});
   }
   refuse_other_models(layout, config);
   check_config(config, where);
