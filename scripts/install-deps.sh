@@ -55,9 +55,9 @@ install_packages() {
   fi
   echo "dependencies: installing $*"
   # A stale or partial index is still worth a try: the install decides.
-  as_root apt-get update -qq >&2 || echo "dependencies: apt-get update failed, going on" >&2
+  as_root apt-get update -qq >/dev/null || echo "dependencies: apt-get update failed, going on" >&2
   if ! as_root env DEBIAN_FRONTEND=noninteractive \
-    apt-get install -y -qq --no-install-recommends "$@" >&2; then
+    apt-get install -y -qq -oDpkg::Use-Pty=0 --no-install-recommends "$@" >/dev/null; then
     echo "dependencies: could not install; run as root: apt-get update && $command" >&2
     return 1
   fi
