@@ -24,6 +24,10 @@ struct EngineOptions {
   const std::atomic<bool>* stop = nullptr;
 };
 
+// The config of the options' checkpoint as it would run (see Engine::config), without opening
+// anything else. Throws Error(kConfig), and Error(kUsage) for a number of layers it does not have.
+[[nodiscard]] ModelConfig load_config(const EngineOptions& options);
+
 // What opening the checkpoint found and took. Bytes are as held in memory.
 struct LoadReport {
   std::size_t tensors = 0;  // in the index, used or not

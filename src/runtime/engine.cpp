@@ -23,24 +23,6 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// The configuration as it runs: the first `layers` layers alone where that is asked.
-ModelConfig run_config(const EngineOptions& options) {
-  ModelConfig config =
-      io::read_config(options.config_path.value_or(options.model_dir / "config.json"));
-  if (options.layers) {
-    if (*options.layers == 0 || *options.layers > config.num_hidden_layers) {
-      throw Error(ErrorKind::kUsage,
-                  {.what = "no such number of layers",
-                   .expected = "1 to " + std::to_string(config.num_hidden_layers),
-                   .found = std::to_string(*options.layers)});
-    }
-    config.num_hidden_layers = *options.layers;
-    config.is_mla.resize(*options.layers);
-    config.first_k_dense_replace = std::min(config.first_k_dense_replace, *options.layers);
-  }
-  return config;
-}
-
 // Refuses a checkpoint that memory cannot hold, before it is read.
 void check_memory(const runtime::Checkpoint& checkpoint) {
   constexpr double kUsableShare = 0.95;
@@ -69,6 +51,23 @@ class CheckpointVectors final : public model::VectorReader {
 
 }  // namespace
 
+ModelConfig load_config(const EngineOptions& options) {
+  ModelConfig config =
+      io::read_config(options.config_path.value_or(options.model_dir / "config.json"));
+  if (options.layers) {
+    if (*options.layers == 0 || *options.layers > config.num_hidden_layers) {
+      throw Error(ErrorKind::kUsage,
+                  {.what = "no such number of layers",
+                   .expected = "1 to " + std::to_string(config.num_hidden_layers),
+                   .found = std::to_string(*options.layers)});
+    }
+    config.num_hidden_layers = *options.layers;
+    config.is_mla.resize(*options.layers);
+    config.first_k_dense_replace = std::min(config.first_k_dense_replace, *options.layers);
+  }
+  return config;
+}
+
 struct Session::State {
   explicit State(const ModelConfig& config) : sequence(config) {}
 
@@ -87,7 +86,7 @@ std::size_t Session::position() const {
 
 struct Engine::Impl {
   explicit Impl(const EngineOptions& options)
-      : config(run_config(options)),
+      : config(load_config(options)),
         stop(options.stop),
         threads(options.threads > 0 ? options.threads : thread_count()),
         checkpoint(open(options)) {
