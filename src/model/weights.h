@@ -75,11 +75,11 @@ inline Tile::~Tile() {
   }
 }
 
-// The three matrices of one routed expert.
+// The three matrices of one routed expert; MXFP4 in a checkpoint.
 struct ExpertWeights {
-  Mxfp4Matrix w1;  // [I][L]
-  Mxfp4Matrix w2;  // [L][I]
-  Mxfp4Matrix w3;  // [I][L]
+  MatrixView w1;  // [I][L]
+  MatrixView w2;  // [L][I]
+  MatrixView w3;  // [I][L]
 };
 
 class ExpertSource;
