@@ -76,7 +76,7 @@ void latent_attention(const LatentAttention& attention,
                       const float* q,
                       float* context) {
   const std::size_t width = attention.latent + attention.rope;
-  parallel_for(queries * attention.heads, [&](std::size_t task) {
+  parallel_for(queries * attention.heads, 2 * width * (first_position + 1), [&](std::size_t task) {
     const std::size_t positions = first_position + task / attention.heads + 1;
     attend(attention, positions, q + task * width,
            std::span<float>(context + task * attention.latent, attention.latent));

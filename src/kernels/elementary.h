@@ -7,9 +7,13 @@
 
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 
 namespace k3::kernels {
+
+// Element operations that one of these functions counts for in parallel_for().
+inline constexpr std::size_t kTranscendentalWork = 16;
 
 namespace exp_constants {
 inline constexpr float kLowest = -104.0F;          // below: +0

@@ -55,12 +55,13 @@ void short_conv(
   constexpr std::size_t kChannelsPerTask = 1024;
   const std::size_t parts = (conv.channels + kChannelsPerTask - 1) / kChannelsPerTask;
   const ConvRow row{conv, in, tail};
-  parallel_for(tokens * parts, [&](std::size_t task) {
-    const std::size_t token = task / parts;
-    const std::size_t first = (task % parts) * kChannelsPerTask;
-    const std::size_t last = std::min(conv.channels, first + kChannelsPerTask);
-    convolve(row, token, first, last, out + token * conv.channels);
-  });
+  parallel_for(tokens * parts, std::min(conv.channels, kChannelsPerTask) * kTranscendentalWork,
+               [&](std::size_t task) {
+                 const std::size_t token = task / parts;
+                 const std::size_t first = (task % parts) * kChannelsPerTask;
+                 const std::size_t last = std::min(conv.channels, first + kChannelsPerTask);
+                 convolve(row, token, first, last, out + token * conv.channels);
+               });
   advance_tail(conv, tokens, in, tail);
 }
 

@@ -62,7 +62,7 @@ void rmsnorm_rows(const float* x,
                   std::size_t vectors,
                   std::size_t width,
                   float* out) {
-  parallel_for(vectors,
+  parallel_for(vectors, 4 * width,
                [&](std::size_t v) { rmsnorm(x + v * width, gain, eps, width, out + v * width); });
 }
 
@@ -75,7 +75,7 @@ void l2norm(float* x, std::size_t count) noexcept {
 }
 
 void aggregate(const ResidualSources& input, std::size_t tokens, float* scores, float* out) {
-  parallel_for(tokens, [&](std::size_t token) {
+  parallel_for(tokens, 6 * input.sources.size() * input.width, [&](std::size_t token) {
     aggregate_token(input, token, scores + token * input.sources.size(), out + token * input.width);
   });
 }

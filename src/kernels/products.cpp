@@ -137,7 +137,7 @@ void multiply(const MatrixView& weights, const Batch& x, float* y, std::size_t y
   constexpr std::size_t kRowsPerTask = 16;
   const std::size_t rows = rows_of(weights);
   const std::size_t tasks = (rows + kRowsPerTask - 1) / kRowsPerTask;
-  parallel_for(tasks, [&](std::size_t task) {
+  parallel_for(tasks, kRowsPerTask * cols_of(weights) * x.count, [&](std::size_t task) {
     const std::size_t first = task * kRowsPerTask;
     const std::size_t count = std::min(kRowsPerTask, rows - first);
     multiply_serial(slice_rows(weights, first, count), x, y + first, y_stride);

@@ -24,7 +24,7 @@ void add_branch(const LayerContext& ctx, bool residual_is_none) {
   float* residual = ctx.work.residual;
   const float* branch = ctx.work.branch;
   const std::size_t count = ctx.tokens * ctx.config.hidden_size;
-  parallel_ranges(count, kElementsPerTask, [=](std::size_t first, std::size_t last) {
+  parallel_ranges(count, kElementsPerTask, 1, [=](std::size_t first, std::size_t last) {
     for (std::size_t i = first; i < last; ++i) {
       residual[i] = residual_is_none ? branch[i] : residual[i] + branch[i];
     }

@@ -7,6 +7,7 @@
 #include "base/parallel.h"
 #include "kernels/activation.h"
 #include "kernels/attention.h"
+#include "kernels/elementary.h"
 #include "kernels/norms.h"
 #include "model/layer.h"
 
@@ -20,7 +21,7 @@ void append_latents(const LayerContext& ctx) {
     LatentCache& cache = span.state->latents(ctx.layer);
     const std::size_t position = span.state->position();
     cache.reserve(position + span.count);
-    parallel_for(span.count, [&](std::size_t t) {
+    parallel_for(span.count, c.latent_width(), [&](std::size_t t) {
       const float* from = ctx.work.mla.kv_a + (span.first + t) * c.latent_width();
       float* to = cache.at(position + t);
       kernels::rmsnorm(from, ctx.vectors.kv_a_norm.data(), c.rms_norm_eps, c.kv_lora_rank, to);
@@ -34,7 +35,7 @@ void absorb_queries(const LayerContext& ctx, const MatrixView& kv_b) {
   const ModelConfig& c = ctx.config;
   const MlaScratch& w = ctx.work.mla;
   const std::size_t heads = c.num_attention_heads;
-  parallel_for(ctx.tokens * heads, [&](std::size_t task) {
+  parallel_for(ctx.tokens * heads, c.qk_nope_head_dim * c.kv_lora_rank, [&](std::size_t task) {
     const std::size_t head = task % heads;
     const float* q = w.q + task * c.qk_head_dim();
     float* absorbed = w.absorbed + task * c.latent_width();
@@ -67,7 +68,7 @@ void expand_values(const LayerContext& ctx, const MatrixView& kv_b) {
   const ModelConfig& c = ctx.config;
   const MlaScratch& w = ctx.work.mla;
   const std::size_t heads = c.num_attention_heads;
-  parallel_for(heads, [&](std::size_t head) {
+  parallel_for(heads, ctx.tokens * c.v_head_dim * c.kv_lora_rank, [&](std::size_t head) {
     const std::size_t first_row = head * (c.qk_nope_head_dim + c.v_head_dim) + c.qk_nope_head_dim;
     const kernels::Batch context{w.context + head * c.kv_lora_rank, ctx.tokens,
                                  heads * c.kv_lora_rank};
@@ -104,7 +105,7 @@ void mla_attention(const LayerContext& ctx) {
   // 5. output gate, Wo
   if (c.mla_use_output_gate) {
     ctx.multiply(TensorRole::kGate, ctx.work.normed, c.hidden_size, w.gate, value_width);
-    parallel_for(ctx.tokens, [&](std::size_t t) {
+    parallel_for(ctx.tokens, value_width * kernels::kTranscendentalWork, [&](std::size_t t) {
       kernels::multiply_by_sigmoid(w.gate + t * value_width, value_width,
                                    w.value + t * value_width);
     });
