@@ -29,10 +29,10 @@ enum class ErrorKind {
 
 // The parts of a message. Empty parts are left out.
 struct ErrorDetail {
-  std::string what;      // "wrong shape"
-  std::string where;     // "model-00001-of-000096.safetensors: language_model.lm_head.weight"
-  std::string expected;  // "[163840, 7168]"
-  std::string found;     // "[7168, 163840]"
+  std::string what = {};      // "wrong shape"
+  std::string where = {};     // "model-00001-of-000096.safetensors: language_model.lm_head.weight"
+  std::string expected = {};  // "[163840, 7168]"
+  std::string found = {};     // "[7168, 163840]"
 };
 
 // Message form: "<where>: <what>: expected <expected>, found <found>".

@@ -161,11 +161,18 @@ void for_each_expert_tensor(const ModelConfig& config,
   d.declare(kScale, kExpertW3Scale, "w3.weight_scale", {inner, latent / kGroup});
 }
 
-void for_each_tensor(const ModelConfig& config, const Visit& visit) {
+void for_each_model_tensor(const ModelConfig& config, const Visit& visit) {
   using enum TensorRole;
   const std::uint64_t hidden = config.hidden_size;
   Declarer d(std::string(kModelPrefix), kNoIndex, kNoIndex, visit);
   d.matrix(kEmbedding, "model.embed_tokens.weight", config.vocab_size, hidden);
+  d.vector(kOutputResNorm, "model.output_attn_res_norm.weight", {hidden});
+  d.vector(kOutputResProj, "model.output_attn_res_proj.weight", {1, hidden});
+  d.vector(kFinalNorm, "model.norm.weight", {hidden});
+  d.matrix(kHead, "lm_head.weight", config.vocab_size, hidden);
+}
+
+void for_each_tensor(const ModelConfig& config, const Visit& visit) {
   for (std::size_t layer = 0; layer < config.num_hidden_layers; ++layer) {
     for_each_trunk_tensor(config, layer, visit);
     if (!config.is_dense(layer)) {
@@ -174,10 +181,19 @@ void for_each_tensor(const ModelConfig& config, const Visit& visit) {
       }
     }
   }
-  d.vector(kOutputResNorm, "model.output_attn_res_norm.weight", {hidden});
-  d.vector(kOutputResProj, "model.output_attn_res_proj.weight", {1, hidden});
-  d.vector(kFinalNorm, "model.norm.weight", {hidden});
-  d.matrix(kHead, "lm_head.weight", config.vocab_size, hidden);
+  for_each_model_tensor(config, visit);
+}
+
+void for_each_tape_matrix(const ModelConfig& config, const Visit& visit) {
+  const Visit matrices = [&visit](const TensorSpec& spec) {
+    if (spec.kind == TensorKind::kMatrix && spec.used && spec.role != TensorRole::kEmbedding) {
+      visit(spec);
+    }
+  };
+  for (std::size_t layer = 0; layer < config.num_hidden_layers; ++layer) {
+    for_each_trunk_tensor(config, layer, matrices);
+  }
+  for_each_model_tensor(config, matrices);
 }
 
 }  // namespace k3::model

@@ -97,10 +97,14 @@ struct TensorSpec {
   bool longer_ok = false;  // shape[0] is a least length; only the first shape[0] values count
 };
 
-// Calls `visit` for every tensor of the model in the order in which a forward pass meets them:
-// embedding, layers (trunk, then experts by id), output vectors, head. The spec lives for the call.
+// Calls `visit` for every tensor of the model layer by layer (trunk, then experts by id), then
+// those at model level. The spec lives for the call.
 void for_each_tensor(const ModelConfig& config,
                      const std::function<void(const TensorSpec&)>& visit);
+
+// The same, for the tensors at model level: embedding, output aggregator, final norm, head.
+void for_each_model_tensor(const ModelConfig& config,
+                           const std::function<void(const TensorSpec&)>& visit);
 
 // The same, for one layer's tensors outside its routed experts.
 void for_each_trunk_tensor(const ModelConfig& config,
@@ -112,5 +116,10 @@ void for_each_expert_tensor(const ModelConfig& config,
                             std::size_t layer,
                             std::size_t expert,
                             const std::function<void(const TensorSpec&)>& visit);
+
+// The matrices of a pass in execution order: per layer attention then MLP, at the end the head.
+// Every one is used exactly once; a kMlaKvB is one tile, held from the query to the output.
+void for_each_tape_matrix(const ModelConfig& config,
+                          const std::function<void(const TensorSpec&)>& visit);
 
 }  // namespace k3::model

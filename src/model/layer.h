@@ -1,0 +1,61 @@
+// The stages of one decoder layer. Each file of the model reads like its section of docs/numerics.md.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "k3/config.h"
+
+#include "kernels/products.h"
+#include "model/model_vectors.h"
+#include "model/sequence_state.h"
+#include "model/weights.h"
+#include "model/workspace.h"
+
+namespace k3::model {
+
+// The tokens of one sequence within the batch: consecutive rows [first, first + count).
+struct TokenSpan {
+  SequenceState* state = nullptr;
+  std::size_t first = 0;
+  std::size_t count = 0;  // at least 1
+};
+
+// What every stage of a layer works with.
+struct LayerContext {
+  const ModelConfig& config;
+  std::size_t layer;
+  const LayerVectors& vectors;
+  WeightTape& tape;
+  ExpertSource& experts;
+  Workspace& work;
+  std::span<const TokenSpan> sequences;
+  std::size_t tokens;  // of all sequences
+
+  // y[t][r] = matrix of this layer times x[t], through its tiles; y is dense: [tokens][rows].
+  void multiply(
+      TensorRole role, const float* x, std::size_t cols, float* y, std::size_t rows) const;
+};
+
+// y[t][r] = matrix `id` times x[t], tile after tile.
+void multiply_tiles(
+    WeightTape& tape, MatrixId id, const kernels::Batch& x, float* y, std::size_t rows);
+
+// Each stage reads work.normed [T][E] and leaves its result in work.branch [T][E].
+void kda_attention(const LayerContext& ctx);  // model.md 4
+void mla_attention(const LayerContext& ctx);  // model.md 5
+void latent_moe(const LayerContext& ctx);     // model.md 6
+void dense_mlp(const LayerContext& ctx);      // model.md 6, last line
+
+// model.md 3. Advances work.residual [T][E] by one layer; `stack` counts the snapshots in
+// work.snapshots and grows on a boundary layer.
+void decoder_layer(const LayerContext& ctx, std::size_t& stack);
+
+// work.aggregated = aggregate([snapshots..., residual]) with the folded weight [E].
+void aggregate_sources(const ModelConfig& config,
+                       std::size_t tokens,
+                       std::size_t stack,
+                       const Vector& weight,
+                       Workspace& work);
+
+}  // namespace k3::model

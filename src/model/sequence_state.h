@@ -1,0 +1,67 @@
+// What a sequence keeps from token to token: KDA states, convolution tails, MLA latents.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <variant>
+#include <vector>
+
+#include "k3/config.h"
+
+#include "base/aligned_buffer.h"
+
+namespace k3::model {
+
+// Of one KDA layer; its size does not depend on the position.
+struct KdaState {
+  AlignedBuffer<float> state;   // [H][D key rows][D value columns]
+  AlignedBuffer<float> q_tail;  // [K-1][P] last inputs of the q convolution, oldest first
+  AlignedBuffer<float> k_tail;  // [K-1][P]
+  AlignedBuffer<float> v_tail;  // [K-1][P]
+};
+
+// Of one MLA layer: normalised latent and k_rope of every position, in blocks that never move.
+class LatentCache {
+ public:
+  explicit LatentCache(std::size_t width) : width_(width) {}
+
+  // Makes room for `positions` positions in all. Throws Error(kMemory).
+  void reserve(std::size_t positions);
+
+  // The floats of a position within the reserved ones: [latent + rope].
+  [[nodiscard]] float* at(std::size_t position);
+
+  // [block] -> [kKeyBlock][latent + rope]
+  [[nodiscard]] std::span<const float* const> blocks() const { return pointers_; }
+
+ private:
+  std::size_t width_;
+  std::vector<AlignedBuffer<float>> blocks_;
+  std::vector<const float*> pointers_;
+};
+
+class SequenceState {
+ public:
+  explicit SequenceState(const ModelConfig& config);
+
+  // Tokens that have passed through all layers.
+  [[nodiscard]] std::size_t position() const { return position_; }
+
+  [[nodiscard]] KdaState& kda(std::size_t layer) { return std::get<KdaState>(layers_[layer]); }
+
+  [[nodiscard]] LatentCache& latents(std::size_t layer) {
+    return std::get<LatentCache>(layers_[layer]);
+  }
+
+  // A pass changes the layers one by one. Between begin_pass() and end_pass() the state is torn: a
+  // pass that throws leaves it so, and begin_pass() then throws std::logic_error.
+  void begin_pass();
+  void end_pass(std::size_t tokens);
+
+ private:
+  std::vector<std::variant<KdaState, LatentCache>> layers_;
+  std::size_t position_ = 0;
+  bool torn_ = false;
+};
+
+}  // namespace k3::model
