@@ -31,7 +31,9 @@ class FaultyFileSystem::FaultyFile final : public io::File {
       size =
           static_cast<std::size_t>(std::min<std::uint64_t>(size, *faults.eio_from_byte - offset));
     }
-    return file_->read_some(offset, out.first(size));
+    const io::ReadResult result = file_->read_some(offset, out.first(size));
+    owner_.bytes_read_ += result.bytes;
+    return result;
   }
 
   [[nodiscard]] std::uint64_t size() const noexcept override { return file_->size(); }

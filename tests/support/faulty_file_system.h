@@ -35,11 +35,14 @@ class FaultyFileSystem final : public io::FileSystem {
 
   [[nodiscard]] int reads() const { return reads_; }
 
+  [[nodiscard]] std::uint64_t bytes_read() const { return bytes_read_; }
+
  private:
   class FaultyFile;
 
   Faults faults_;
   int reads_ = 0;
+  std::uint64_t bytes_read_ = 0;
 };
 
 }  // namespace k3::test
