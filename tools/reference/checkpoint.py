@@ -49,7 +49,8 @@ class Layout:
     index: bool = True
     vision: bool = True
     scatter_experts: bool = False  # the six tensors of an expert are not neighbours
-    header_pad: int = 8
+    header_pad: int = 8  # the data of a shard begins on a multiple of this ...
+    header_skew: int = 0  # ... plus this: an odd one leaves every tensor unaligned
     escaped_names: tuple[str, ...] = ()  # patterns of names that the header writes with escapes
     scale_dtype: str = "U8"  # or F8_E8M0
     dtypes: Mapping[str, str] = dataclasses.field(default_factory=dict)  # pattern -> dtype
@@ -299,6 +300,7 @@ def header_style(
     return HeaderStyle(
         order=[names[i] for i in order],
         pad_to=spec.layout.header_pad,
+        skew=spec.layout.header_skew,
         escaped=frozenset(escaped),
         metadata={"format": "pt"},
     )

@@ -282,7 +282,11 @@ MODELS: dict[str, FixtureModel] = {
         checkpoint=CheckpointSpec(
             _EDGE,
             seed=5,
-            layout=Layout(a_log_length=2, escaped_names=("*o_proj*", "*.experts.1.*")),
+            layout=Layout(
+                a_log_length=2,
+                escaped_names=("*o_proj*", "*.experts.1.*"),
+                header_skew=3,
+            ),
             gains={
                 "*.experts.*.w1": 3.0,
                 "*.experts.*.w3": 12.0,

@@ -28,7 +28,7 @@ from k3_reference import K3Model
 from k3_weights import Checkpoint
 from make_fixtures import FIXTURES, close, differences, write_ops
 from mutations import CATALOGUE
-from safetensors_io import read_values
+from safetensors_io import Placement, read_placements, read_values
 from test_others import ROUNDING, Acceptance, PeerOps, relative_difference
 
 __all__ = ["Acceptance", "PeerOps"]  # run by unittest as tests of this module
@@ -139,6 +139,19 @@ class FixtureModels(unittest.TestCase):
                 self.assertGreater(changed, 0.1 * total)
 
 
+def runs_of_experts(shards: list[dict[str, Placement]]) -> float:
+    """Share of the experts whose six tensors are one run of bytes."""
+    spans: dict[str, list[Placement]] = {}
+    for name, placement in (item for shard in shards for item in shard.items()):
+        if ".experts." in name:
+            spans.setdefault(name.rpartition(".w")[0], []).append(placement)
+    whole = 0
+    for parts in spans.values():
+        begin, end = min(p.offset for p in parts), max(p.offset + p.nbytes for p in parts)
+        whole += end - begin == sum(p.nbytes for p in parts)
+    return whole / len(spans)
+
+
 def moe_layers(config: K3Config) -> list[int]:
     return [n for n in range(config.num_hidden_layers) if not config.is_dense(n)]
 
@@ -220,6 +233,24 @@ class Generator(unittest.TestCase):
         self.assertFalse(close(values, values + 1e-5 * (values > 0.9)))
         self.assertFalse(close(np.array([1.0, np.nan]), np.array([1.0, 2.0])))
         self.assertFalse(close(np.array([1, 2]), np.array([1, 3])))
+
+    def test_storage_is_as_awkward_as_the_readme_says(self) -> None:
+        places = {
+            name: [read_placements(p) for p in sorted((FIXTURES / "models" / name).glob("*.s*s"))]
+            for name in MODELS
+        }
+        for shard in places["edge"]:
+            self.assertEqual(min(p.offset for p in shard.values()) % 8, 3)
+        first = (FIXTURES / "models/edge/model-00001-of-000006.safetensors").read_bytes()
+        self.assertIn(b"self_attn\\u002eo_proj\\u002eweight", first)
+        self.assertIn("language_model.model.layers.0.self_attn.o_proj.weight", places["edge"][0])
+        self.assertLess(runs_of_experts(places["nodense"]), 0.2)
+        self.assertEqual(runs_of_experts(places["demo"]), 1.0)
+        odd = {p.dtype for n, p in places["odd"][0].items() if n.endswith("_proj.weight")}
+        self.assertEqual(odd, {"BF16", "F32", "F16"})  # F16: the projections of mlp_res
+        ranks = {len(p.shape) for shard in places["demo"] for p in shard.values()}
+        self.assertEqual(ranks, {0, 1, 2, 3, 4, 5})
+        self.assertFalse((FIXTURES / "models/odd/model.safetensors.index.json").exists())
 
     def test_shard_counts(self) -> None:
         self.assertEqual(len(list((FIXTURES / "models/demo").glob("*.safetensors"))), 16)
