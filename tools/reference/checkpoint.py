@@ -23,9 +23,16 @@ from typing import Any, Iterator, Mapping
 import numpy as np
 
 from k3_config import K3Config, flat_document, nested_document
-from safetensors_io import HeaderStyle, RawTensor, encode, read_placements, write_safetensors
+from safetensors_io import (
+    HeaderStyle,
+    Placement,
+    RawTensor,
+    encode,
+    read_placements,
+    write_safetensors,
+)
+from tensor_shapes import PREFIX, model_shapes, trunk_shapes
 
-PREFIX = "language_model."
 GROUP = 32  # elements per MXFP4 scale
 TRUNK_ALIGN = 4096
 EXPERT_PARTS = [f"w{n}.weight_{kind}" for n in (1, 2, 3) for kind in ("packed", "scale")]
@@ -42,7 +49,8 @@ class Layout:
     index: bool = True
     vision: bool = True
     scatter_experts: bool = False  # the six tensors of an expert are not neighbours
-    header_pad: int = 8
+    header_pad: int = 8  # the data of a shard begins on a multiple of this ...
+    header_skew: int = 0  # ... plus this: an odd one leaves every tensor unaligned
     escaped_names: tuple[str, ...] = ()  # patterns of names that the header writes with escapes
     scale_dtype: str = "U8"  # or F8_E8M0
     dtypes: Mapping[str, str] = dataclasses.field(default_factory=dict)  # pattern -> dtype
@@ -80,96 +88,7 @@ class Stream:
         return [int(i) for i in self._random.permutation(count)]
 
 
-# ---- names and shapes -------------------------------------------------------------------------
-
-
-def trunk_shapes(config: K3Config, layer: int) -> dict[str, tuple[int, ...]]:
-    """The tensors of a layer without its routed experts; names without the layer's prefix."""
-    hidden = config.hidden_size
-    shapes: dict[str, tuple[int, ...]] = {}
-    for which in ("self_attention_res", "mlp_res"):
-        shapes[f"{which}_norm.weight"] = (hidden,)
-        shapes[f"{which}_proj.weight"] = (1, hidden)
-    for which in ("input_layernorm", "post_attention_layernorm"):
-        shapes[f"{which}.weight"] = (hidden,)
-    attention = mla_shapes(config) if config.is_mla(layer) else kda_shapes(config)
-    shapes.update({f"self_attn.{name}": shape for name, shape in attention.items()})
-    if config.is_dense(layer):
-        shapes.update(mlp_shapes("mlp.", hidden, config.intermediate_size))
-    else:
-        moe = moe_shapes(config)
-        shapes.update({f"block_sparse_moe.{name}": shape for name, shape in moe.items()})
-    return shapes
-
-
-def kda_shapes(config: K3Config) -> dict[str, tuple[int, ...]]:
-    hidden, width = config.hidden_size, config.kda_width
-    shapes: dict[str, tuple[int, ...]] = {}
-    for which in "qkv":
-        shapes[f"{which}_proj.weight"] = (width, hidden)
-        shapes[f"{which}_conv1d.weight"] = (width, 1, config.short_conv_kernel_size)
-    return shapes | {
-        "f_a_proj.weight": (config.kda_head_dim, hidden),
-        "f_b_proj.weight": (width, config.kda_head_dim),
-        "A_log": (config.kda_num_heads,),
-        "dt_bias": (width,),
-        "b_proj.weight": (config.kda_num_heads, hidden),
-        "o_norm.weight": (config.kda_head_dim,),
-        "g_proj.weight": (width, hidden),
-        "o_proj.weight": (hidden, width),
-    }
-
-
-def mla_shapes(config: K3Config) -> dict[str, tuple[int, ...]]:
-    hidden, heads = config.hidden_size, config.num_attention_heads
-    shapes: dict[str, tuple[int, ...]] = {
-        "q_a_proj.weight": (config.q_lora_rank, hidden),
-        "q_a_layernorm.weight": (config.q_lora_rank,),
-        "q_b_proj.weight": (heads * config.qk_head_dim, config.q_lora_rank),
-        "kv_a_proj_with_mqa.weight": (config.kv_lora_rank + config.qk_rope_head_dim, hidden),
-        "kv_a_layernorm.weight": (config.kv_lora_rank,),
-        "kv_b_proj.weight": (
-            heads * (config.qk_nope_head_dim + config.v_head_dim),
-            config.kv_lora_rank,
-        ),
-        "o_proj.weight": (hidden, heads * config.v_head_dim),
-    }
-    if config.mla_use_output_gate:
-        shapes["g_proj.weight"] = (heads * config.v_head_dim, hidden)
-    return shapes
-
-
-def moe_shapes(config: K3Config) -> dict[str, tuple[int, ...]]:
-    hidden, latent = config.hidden_size, config.routed_expert_hidden_size
-    shapes: dict[str, tuple[int, ...]] = {
-        "gate.weight": (config.num_experts, hidden),
-        "gate.e_score_correction_bias": (config.num_experts,),
-        "routed_expert_down_proj.weight": (latent, hidden),
-        "routed_expert_up_proj.weight": (hidden, latent),
-    }
-    if config.latent_moe_use_norm:
-        shapes["routed_expert_norm.weight"] = (latent,)
-    return shapes | mlp_shapes("shared_experts.", hidden, config.shared_width)
-
-
-def mlp_shapes(prefix: str, hidden: int, inner: int) -> dict[str, tuple[int, ...]]:
-    return {
-        f"{prefix}gate_proj.weight": (inner, hidden),
-        f"{prefix}up_proj.weight": (inner, hidden),
-        f"{prefix}down_proj.weight": (hidden, inner),
-    }
-
-
-def model_shapes(config: K3Config) -> dict[str, tuple[int, ...]]:
-    hidden = config.hidden_size
-    return {
-        "model.embed_tokens.weight": (config.vocab_size, hidden),
-        "lm_head.weight": (config.vocab_size, hidden),
-        "model.norm.weight": (hidden,),
-        "model.output_attn_res_norm.weight": (hidden,),
-        "model.output_attn_res_proj.weight": (1, hidden),
-    }
-
+# ---- values -----------------------------------------------------------------------------------
 
 VISION_SHAPES: list[dict[str, tuple[str, tuple[int, ...]]]] = [
     {
@@ -185,8 +104,6 @@ VISION_SHAPES: list[dict[str, tuple[str, tuple[int, ...]]]] = [
     },
 ]
 
-
-# ---- values -----------------------------------------------------------------------------------
 
 # Pattern of the tensor's name -> gain of a matrix (spread = gain / sqrt(columns)). First match.
 _MATRIX_GAINS = [
@@ -329,8 +246,9 @@ def expert_tensors(spec: CheckpointSpec, prefix: str) -> dict[str, RawTensor]:
     latent, inner = config.routed_expert_hidden_size, config.moe_intermediate_size
     tensors = {}
     for expert in range(config.num_experts):
-        for which, rows, cols in (("w1", inner, latent), ("w2", latent, inner), ("w3", inner, latent)):
+        for which in ("w1", "w2", "w3"):
             name = f"{prefix}block_sparse_moe.experts.{expert}.{which}"
+            rows, cols = (latent, inner) if which == "w2" else (inner, latent)
             packed, scales = values.expert(name, rows, cols)
             tensors[name + ".weight_packed"] = packed
             tensors[name + ".weight_scale"] = scales
@@ -371,7 +289,9 @@ def write_checkpoint(spec: CheckpointSpec, directory: Path) -> None:
         write_json(directory / "model.safetensors.index.json", index)
 
 
-def header_style(spec: CheckpointSpec, number: int, tensors: Mapping[str, RawTensor]) -> HeaderStyle:
+def header_style(
+    spec: CheckpointSpec, number: int, tensors: Mapping[str, RawTensor]
+) -> HeaderStyle:
     """The header lists the tensors in another order than the data."""
     names = sorted(tensors)
     order = Stream(spec.seed, f"header of shard {number}").order(len(names))
@@ -380,6 +300,7 @@ def header_style(spec: CheckpointSpec, number: int, tensors: Mapping[str, RawTen
     return HeaderStyle(
         order=[names[i] for i in order],
         pad_to=spec.layout.header_pad,
+        skew=spec.layout.header_skew,
         escaped=frozenset(escaped),
         metadata={"format": "pt"},
     )
@@ -418,23 +339,28 @@ def pack_trunk(checkpoint: Path, out: Path) -> None:
     (out / "trunk.json").write_text(json.dumps(index) + "\n")
 
 
-def pack_layer(shards: Mapping[Path, Mapping[str, Any]], layer: int) -> tuple[dict[str, Any], bytes]:
+def pack_layer(
+    shards: Mapping[Path, Mapping[str, Placement]], layer: int
+) -> tuple[dict[str, Any], bytes]:
+    """The entry of trunk.json, all but `layer` and `file_off`, and the padded run."""
     prefix = f"{PREFIX}model.layers.{layer}."
-    path, tensors = next(
-        (path, {n: p for n, p in placements.items() if n.startswith(prefix) and ".experts." not in n})
-        for path, placements in shards.items()
-        if any(name.startswith(prefix) for name in placements)
-    )
+
+    def trunk_of(placements: Mapping[str, Placement]) -> dict[str, Placement]:
+        mine = {name: p for name, p in placements.items() if name.startswith(prefix)}
+        return {name: p for name, p in mine.items() if ".experts." not in name}
+
+    holders = {path: trunk_of(placements) for path, placements in shards.items()}
+    path, tensors = next((path, found) for path, found in holders.items() if found)
     start = min(p.offset for p in tensors.values())
     end = max(p.offset + p.nbytes for p in tensors.values())
     if sum(p.nbytes for p in tensors.values()) != end - start:
         raise ValueError(f"layer {layer}: its trunk is not one run in {path.name}")
     run = path.read_bytes()[start:end]
     run += bytes(-len(run) % TRUNK_ALIGN)
-    listed = {
-        name: {"off": p.offset - start, "nbytes": p.nbytes, "dtype": p.dtype, "shape": list(p.shape)}
-        for name, p in tensors.items()
-    }
+    listed = {}
+    for name, p in tensors.items():
+        place = {"off": p.offset - start, "nbytes": p.nbytes}
+        listed[name] = {**place, "dtype": p.dtype, "shape": list(p.shape)}
     entry = {"shard": path.name, "run_start": start, "nbytes": len(run), "tensors": listed}
     return entry, run
 

@@ -38,10 +38,9 @@ def rmsnorm(x: Tensor, weight: Tensor | None, eps: float, mutations: Mutations =
 
 def l2norm(x: Tensor, mutations: Mutations = NONE) -> Tensor:
     """Over the last axis: the sum of squares, not their mean."""
-    square = x.square()
-    total = square.mean(-1, keepdim=True) if "l2norm_by_mean" in mutations else None
-    if total is None:
-        total = square.sum(-1, keepdim=True)
+    total = x.square().sum(-1, keepdim=True)
+    if "l2norm_by_mean" in mutations:
+        total = total / x.shape[-1]
     return x / (total + 1e-6).sqrt()
 
 
@@ -56,6 +55,7 @@ def silu(z: Tensor) -> Tensor:
 def situ_glu(
     gate: Tensor, up: Tensor, b1: float, b2: float, mutations: Mutations = NONE
 ) -> Tensor:
+    """The sigmoid takes the uncapped gate; |result| <= b1 * b2."""
     if "situ_as_swiglu" in mutations:
         return silu(gate) * up
     capped = b1 * torch.tanh(gate / b1)
@@ -162,8 +162,7 @@ def kda_attention(
     tokens, heads, width = x.shape[0], config.kda_num_heads, config.kda_head_dim
 
     def projected(which: str) -> Tensor:  # [T, H, D]
-        taps = w[f"self_attn.{which}_conv1d.weight"]
-        taps = taps.reshape(heads * width, -1)
+        taps = w[f"self_attn.{which}_conv1d.weight"].reshape(heads * width, -1)
         y = linear(w[f"self_attn.{which}_proj.weight"], x)
         return short_conv(y, taps, None, mutations)[0].reshape(tokens, heads, width)
 
@@ -341,7 +340,8 @@ def latent_moe(
         mutations,
     )
     total = torch.stack([routed_sum(z[t], t, route, w, config, mutations) for t in range(len(x))])
-    if config.latent_moe_use_norm and not mutations & _NO_SUM_NORM:
+    unnormed = {"norm_each_expert", "latent_norm_of_moe_missing"}
+    if config.latent_moe_use_norm and not mutations & unnormed:
         total = rmsnorm(
             total, w[moe + "routed_expert_norm.weight"], config.rms_norm_eps, mutations
         )
@@ -358,9 +358,6 @@ def latent_moe(
     )
     factor = config.routed_scaling_factor if "shared_scaled" in mutations else 1.0
     return y + factor * shared, route
-
-
-_NO_SUM_NORM = frozenset({"norm_each_expert", "latent_norm_of_moe_missing"})
 
 
 def routed_sum(

@@ -12,8 +12,7 @@ from torch import Tensor
 from k3_config import K3Config, read_config
 from mutations import NONE, Mutations
 from safetensors_io import RawTensor, bf16_bits, read_directory
-
-PREFIX = "language_model."
+from tensor_shapes import PREFIX
 
 # E2M1: bit 3 is the sign, bits 2..0 index the magnitude.
 _MAGNITUDES = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]

@@ -62,7 +62,8 @@ class HeaderStyle:
     """Freedoms of the format that a reader has to bear with."""
 
     order: Sequence[str] | None = None  # order of the names in the header; None: as in the data
-    pad_to: int = 8  # the header ends on a multiple of this
+    pad_to: int = 8  # the data begins on a multiple of this ...
+    skew: int = 0  # ... plus this
     escaped: frozenset[str] = frozenset()  # names written with \\u escapes
     metadata: Mapping[str, str] | None = None
 
@@ -98,7 +99,7 @@ def _header_text(entries: Mapping[str, dict[str, object]], style: HeaderStyle) -
         body = json.dumps(entries[name], separators=(",", ":"))
         fields.append(f"{_json_name(name, name in style.escaped)}:{body}")
     text = "{" + ",".join(fields) + "}"
-    return text + " " * (-(8 + len(text)) % style.pad_to)
+    return text + " " * ((style.skew - (8 + len(text))) % style.pad_to)
 
 
 def _json_name(name: str, escaped: bool) -> str:
