@@ -6,13 +6,11 @@
 # With --since only the layers that differ from REVISION are looked at; all of them when what
 # everybody includes differs (include/k3, src/base, build files, .clang-tidy). A layer is src/X,
 # tests/X, tools or benchmarks; a header is judged through the .cpp files of its layer.
-#
-# Tests go without the static analyzer: on gtest's macros it takes half of the time for nothing.
 set -euo pipefail
 
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 readonly BUILD=build/tidy
-readonly EVERYBODYS='^(include/k3|src/base|tests/support)/|(^|/)CMakeLists\.txt$|\.cmake$|^CMakePresets\.json$|^\.clang-tidy$'
+readonly EVERYBODYS='^(include/k3|src/base|tests/support)/|(^|/)CMakeLists\.txt$|\.cmake$|^CMakePresets\.json$|(^|/)\.clang-tidy$'
 
 usage() {
   sed -n '4s/^# //p' "${BASH_SOURCE[0]}" >&2
@@ -42,9 +40,6 @@ layers_since() {
 tidy_file() {
   local output options=(-p "$BUILD" --quiet '--warnings-as-errors=*')
   options+=(--extra-arg=-Wno-unknown-warning-option) # g++ knows other warnings than clang
-  if [[ $1 == tests/* ]]; then
-    options+=('--checks=-clang-analyzer-*')
-  fi
   if ! output=$(clang-tidy "${options[@]}" "$1" 2>&1); then
     printf '%s\n' "$output"
     return 1
