@@ -18,3 +18,8 @@ if(K3_SANITIZE)
   add_compile_options(-fsanitize=${K3_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${K3_SANITIZE})
 endif()
+
+# The fuzzers follow the library's branches.
+if(K3_BUILD_FUZZERS)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
