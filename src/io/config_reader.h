@@ -16,6 +16,6 @@ namespace k3::io {
 [[nodiscard]] ModelConfig read_config(const std::filesystem::path& path);
 
 // The same for its text; `where` is the file's name in messages.
-[[nodiscard]] ModelConfig parse_config(std::string_view json, const std::string& where);
+[[nodiscard]] ModelConfig parse_config(std::string_view text, const std::string& where);
 
 }  // namespace k3::io

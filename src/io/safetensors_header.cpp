@@ -77,12 +77,12 @@ class SafetensorsHeader::Parser {
   dom::object parse_json(std::size_t json_bytes);
   void reserve_buffer(std::size_t json_bytes);
   void read_entry(std::string_view name, const dom::element& value);
-  Entry split_entry(std::string_view name, const dom::element& value) const;
+  [[nodiscard]] Entry split_entry(std::string_view name, const dom::element& value) const;
   ShapeRange read_shape(std::string_view name, const dom::element& value);
   void read_offsets(HeaderTensor& tensor, const dom::element& value) const;
-  std::uint64_t whole_number(std::string_view name,
-                             std::string_view what,
-                             const dom::element& value) const;
+  [[nodiscard]] std::uint64_t whole_number(std::string_view name,
+                                           std::string_view what,
+                                           const dom::element& value) const;
   void check_size(const HeaderTensor& tensor) const;
   void check_unique();
   void check_overlap();

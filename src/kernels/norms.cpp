@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/parallel.h"
+#include "kernels/isa.h"
 #include "kernels/softmax.h"
 
 namespace k3::kernels {
@@ -38,10 +39,7 @@ void aggregate_token(const ResidualSources& input, std::size_t token, float* sco
   softmax(weights);
   std::fill_n(out, input.width, 0.0F);
   for (std::size_t s = 0; s < input.sources.size(); ++s) {
-    const float* source = input.sources[s] + offset;
-    for (std::size_t i = 0; i < input.width; ++i) {
-      out[i] = std::fma(weights[s], source[i], out[i]);
-    }
+    kernels().add_scaled(weights[s], input.sources[s] + offset, input.width, out);
   }
 }
 

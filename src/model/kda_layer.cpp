@@ -82,7 +82,7 @@ void run_recurrence(const LayerContext& ctx) {
       const std::size_t offset = (t * heads + head) * width;
       const kernels::KdaStep step{w.q + offset, w.k + offset, w.v + offset, w.alpha + offset,
                                   w.beta[t * heads + head]};
-      kernels::kda_step(step, width, state, w.update + task * width, w.out + offset);
+      kernels::kda_step(step, width, state, w.out + offset);
     }
   });
 }

@@ -99,11 +99,11 @@ void run_expert(const LayerContext& ctx, const ExpertLease& lease) {
     std::copy_n(w.latent + w.token[first + i] * latent, latent, w.gathered + i * latent);
   }
   const kernels::Batch x{w.gathered, count, latent};
-  kernels::multiply(lease.weights().w1, x, w.gate, inner);
-  kernels::multiply(lease.weights().w3, x, w.up, inner);
+  kernels::multiply(lease.weights().w1, x, ctx.work.packed, {w.gate, inner});
+  kernels::multiply(lease.weights().w3, x, ctx.work.packed, {w.up, inner});
   activate(c, w.gate, w.up, count * inner);
-  kernels::multiply(lease.weights().w2, kernels::Batch{w.gate, count, inner},
-                    w.contribution + first * latent, latent);
+  kernels::multiply(lease.weights().w2, {w.gate, count, inner}, ctx.work.packed,
+                    {w.contribution + first * latent, latent});
 }
 
 // 3. The weighted sum of a token's experts, in selection order.

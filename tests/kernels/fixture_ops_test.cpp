@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/aligned_buffer.h"
 #include "kernels/activation.h"
 #include "kernels/attention.h"
 #include "kernels/elementary.h"
@@ -163,12 +164,10 @@ TEST(FixtureOps, KdaStep) {
     const std::vector<float> beta = op.file().floats(c + ".beta");
     std::vector<float> state = op.file().floats(c + ".state_in");
     std::vector<float> out(q.size());
-    std::vector<float> update(width);
     for (std::size_t i = 0; i < tokens * heads; ++i) {
       const std::size_t at = i * width;
       const KdaStep step{q.data() + at, k.data() + at, v.data() + at, alpha.data() + at, beta[i]};
-      kda_step(step, width, state.data() + (i % heads) * width * width, update.data(),
-               out.data() + at);
+      kda_step(step, width, state.data() + (i % heads) * width * width, out.data() + at);
     }
     EXPECT_TRUE(close(out, op.file().floats(c + ".out"))) << c;
     EXPECT_TRUE(close(state, op.file().floats(c + ".state_out"))) << c;
@@ -214,19 +213,24 @@ class MlaCase {
         .rope = rope_,
         .heads = heads_,
         .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(nope_ + rope_)))};
-    latent_attention(attention, positions_ - count, count,
-                     absorbed_.data() + skipped * heads_ * (latent_ + rope_), out.data());
+    AlignedBuffer<float> scratch(latent_attention_scratch_floats(latent_, rope_, heads_, count));
+    latent_attention(attention, {.first_position = positions_ - count,
+                                 .count = count,
+                                 .q = absorbed_.data() + skipped * heads_ * (latent_ + rope_),
+                                 .scratch = scratch.data(),
+                                 .context = out.data()});
     return out;
   }
 
   [[nodiscard]] std::vector<float> values() const {
     const std::vector<float> all = context(queries_);
     std::vector<float> out(queries_ * heads_ * value_);
+    AlignedBuffer<float> scratch(product_scratch_floats(latent_, queries_));
     for (std::size_t h = 0; h < heads_; ++h) {
       const F32Matrix rows{kv_b_.data() + (h * (nope_ + value_) + nope_) * latent_, value_, latent_,
                            latent_};
       multiply_serial(rows, Batch{all.data() + h * latent_, queries_, heads_ * latent_},
-                      out.data() + h * value_, heads_ * value_);
+                      scratch.data(), {out.data() + h * value_, heads_ * value_});
     }
     return out;
   }
@@ -255,7 +259,8 @@ class MlaCase {
     for (std::size_t i = 0; i < queries_ * heads_; ++i) {
       const F32Matrix keys{kv_b_.data() + (i % heads_) * (nope_ + value_) * latent_, nope_, latent_,
                            latent_};
-      accumulate_rows(keys, nope.data() + i * nope_, absorbed_.data() + i * width);
+      accumulate_rows(keys, Batch{nope.data() + i * nope_, 1, nope_},
+                      {absorbed_.data() + i * width, width});
       std::copy_n(rope.data() + i * rope_, rope_, absorbed_.data() + i * width + latent_);
     }
   }
@@ -321,8 +326,9 @@ TEST(FixtureOps, Router) {
     const std::vector<float> gate = op.file().floats(c + ".gate");
     const std::vector<float> bias = op.file().floats(c + ".bias");
     std::vector<float> scores(tokens * experts);
+    AlignedBuffer<float> scratch(product_scratch_floats(width, tokens));
     multiply(F32Matrix{gate.data(), experts, width, width}, Batch{x.data(), tokens, width},
-             scores.data(), experts);
+             scratch.data(), {scores.data(), experts});
     const Router router{experts, top_k, bias.data(), op.file().bytes(c + ".renormalize").at(0) != 0,
                         static_cast<double>(op.file().scalar(c + ".scaling"))};
     std::vector<std::uint32_t> chosen(tokens * top_k);
@@ -385,7 +391,8 @@ TEST(FixtureOps, Products) {
       ++mxfp4_cases;
     }
     std::vector<float> y(2 * rows);
-    multiply(view, Batch{x.data(), 2, cols}, y.data(), rows);
+    AlignedBuffer<float> scratch(product_scratch_floats(cols, 2));
+    multiply(view, Batch{x.data(), 2, cols}, scratch.data(), {y.data(), rows});
     const std::vector<float> expected = op.file().floats(c + ".out");
     const std::vector<float> rms = op.file().floats(c + ".rms");
     for (std::size_t i = 0; i < y.size(); ++i) {

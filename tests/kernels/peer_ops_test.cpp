@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/aligned_buffer.h"
 #include "kernels/activation.h"
 #include "kernels/elementary.h"
 #include "kernels/kda.h"
@@ -109,13 +110,12 @@ void run_kda_recurrence(const std::string& name) {
   const std::vector<float> beta = data.array("beta");
   std::vector<float> state(heads * width * width);
   std::vector<float> out(q.size());
-  std::vector<float> update(width);
   for (std::size_t t = 0; t < tokens; ++t) {
     for (std::size_t h = 0; h < heads; ++h) {
       const std::size_t at = (t * heads + h) * width;
       const KdaStep step{q.data() + at, k.data() + at, v.data() + at, alpha.data() + at,
                          beta[t * heads + h]};
-      kda_step(step, width, state.data() + h * width * width, update.data(), out.data() + at);
+      kda_step(step, width, state.data() + h * width * width, out.data() + at);
     }
   }
   EXPECT_TRUE(peer_match(out, data.array("out")));
@@ -140,8 +140,9 @@ TEST_F(PeerOps, Router) {
   const std::size_t width = gate.size() / experts;
   const std::size_t tokens = x.size() / width;
   std::vector<float> scores(tokens * experts);
+  AlignedBuffer<float> scratch(product_scratch_floats(width, tokens));
   multiply(F32Matrix{gate.data(), experts, width, width}, Batch{x.data(), tokens, width},
-           scores.data(), experts);
+           scratch.data(), {scores.data(), experts});
   const Router router{experts, top_k, bias.data(), true, 1.0};
   const std::vector<float> expected_choice = data.array("topk_idx");
   std::vector<float> weights(tokens * top_k);

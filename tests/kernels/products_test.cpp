@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/aligned_buffer.h"
 #include "base/float_bits.h"
 #include "base/parallel.h"
 #include "support/numbers.h"
@@ -100,7 +101,9 @@ Sample mxfp4_sample(std::size_t rows,
 std::vector<float> product(const MatrixView& weights, const std::vector<float>& x) {
   const std::size_t tokens = x.size() / std::max<std::size_t>(cols_of(weights), 1);
   std::vector<float> y(tokens * rows_of(weights));
-  multiply(weights, Batch{x.data(), tokens, cols_of(weights)}, y.data(), rows_of(weights));
+  AlignedBuffer<float> scratch(product_scratch_floats(cols_of(weights), tokens));
+  multiply(weights, Batch{x.data(), tokens, cols_of(weights)}, scratch.data(),
+           {y.data(), rows_of(weights)});
   return y;
 }
 
@@ -228,7 +231,8 @@ TEST(Products, OutputStrideLeavesNeighboursAlone) {
   const Sample s = bf16_sample(3, 40, 22);
   const std::vector<float> x = test::normal_values(80, 23);
   std::vector<float> y(2 * 5, 7.0F);
-  multiply(s.as_bf16(), Batch{x.data(), 2, 40}, y.data(), 5);
+  AlignedBuffer<float> scratch(product_scratch_floats(40, 2));
+  multiply(s.as_bf16(), Batch{x.data(), 2, 40}, scratch.data(), {y.data(), 5});
   EXPECT_EQ(y[3], 7.0F);
   EXPECT_EQ(y[4], 7.0F);
   EXPECT_EQ(y[8], 7.0F);
@@ -291,7 +295,9 @@ TEST(Products, FlushToZeroOfTheHostIsIgnored) {
   std::vector<float> y(100);
   {
     const test::ScopedThreads two(2);
-    multiply(F32Matrix{w.data(), 100, 1, 1}, Batch{x.data(), 1, 1}, y.data(), 100);
+    AlignedBuffer<float> scratch(product_scratch_floats(1, 1));
+    multiply(F32Matrix{w.data(), 100, 1, 1}, Batch{x.data(), 1, 1}, scratch.data(),
+             {y.data(), 100});
   }
   const unsigned after = _mm_getcsr();
   _mm_setcsr(saved);
@@ -312,7 +318,7 @@ TEST(Products, AccumulateRowsAddsRowAfterRow) {
       expected[c] = std::fma(factors[r], s.values[r * 37 + c], expected[c]);
     }
   }
-  accumulate_rows(s.as_bf16(), factors.data(), sum.data());
+  accumulate_rows(s.as_bf16(), Batch{factors.data(), 1, 9}, {sum.data(), 37});
   EXPECT_TRUE(same_bits(sum, expected));
 }
 
