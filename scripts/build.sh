@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, configures and builds one preset into build/<preset>.
 #
-# usage: scripts/build.sh [PRESET]     PRESET of CMakePresets.json, release by default
+# usage: scripts/build.sh [PRESET [TARGET...]]     release and everything by default
 #
 # On a terminal the compiler's progress is shown; else it goes to build/<preset>.log, whose end is
 # shown when the build fails.
@@ -9,6 +9,7 @@ set -euo pipefail
 
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 readonly PRESET=${1:-release}
+targets=("${@:2}")
 readonly LOG=build/$PRESET.log
 
 failed() {
@@ -22,9 +23,10 @@ mkdir -p build
 started=$SECONDS
 echo "build: preset $PRESET into build/$PRESET (from nothing: some minutes)"
 cmake --preset "$PRESET" >"$LOG" 2>&1 || failed "cmake --preset $PRESET"
+build=(cmake --build --preset "$PRESET" ${targets:+--target "${targets[@]}"})
 if [ -t 1 ]; then
-  cmake --build --preset "$PRESET"
+  "${build[@]}"
 else
-  cmake --build --preset "$PRESET" >>"$LOG" 2>&1 || failed "cmake --build --preset $PRESET"
+  "${build[@]}" >>"$LOG" 2>&1 || failed "${build[*]}"
 fi
 echo "build: done in $((SECONDS - started)) s"

@@ -9,7 +9,7 @@ cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 readonly MODEL=tests/fixtures/models/demo
 readonly REPORT=build/release/demo.json
 
-scripts/build.sh release
+scripts/build.sh release k3
 if ! [ -f "$MODEL/config.json" ]; then
   echo "demo: $MODEL/config.json is missing from this checkout" >&2
   exit 1

@@ -47,7 +47,7 @@ as_root() {
 }
 
 install_packages() {
-  local command="apt-get install -y --no-install-recommends $*"
+  local command="apt-get update && apt-get install -y --no-install-recommends $*"
   if [ "$(id -u)" -ne 0 ] && ! command -v sudo >/dev/null; then
     echo "dependencies: missing: $*" >&2
     echo "dependencies: not root and no sudo here; run as root: $command" >&2
@@ -58,7 +58,7 @@ install_packages() {
   as_root apt-get update -qq >/dev/null || echo "dependencies: apt-get update failed, going on" >&2
   if ! as_root env DEBIAN_FRONTEND=noninteractive \
     apt-get install -y -qq -oDpkg::Use-Pty=0 --no-install-recommends "$@" >/dev/null; then
-    echo "dependencies: could not install; run as root: apt-get update && $command" >&2
+    echo "dependencies: could not install; run as root: $command" >&2
     return 1
   fi
 }

@@ -17,7 +17,7 @@ namespace k3 {
 class AtomicFile {
  public:
   // Throws Error(kUsage) naming the file and the reason when it cannot be written.
-  explicit AtomicFile(std::filesystem::path destination);
+  explicit AtomicFile(const std::filesystem::path& destination);
   AtomicFile(AtomicFile&& other) noexcept;
   AtomicFile& operator=(AtomicFile&&) = delete;
   AtomicFile(const AtomicFile&) = delete;

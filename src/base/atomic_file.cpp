@@ -35,7 +35,7 @@ mode_t default_mode() {
 
 }  // namespace
 
-AtomicFile::AtomicFile(std::filesystem::path destination)
+AtomicFile::AtomicFile(const std::filesystem::path& destination)
     : destination_(resolve_links(destination)) {
   struct stat facts = {};
   const bool exists = stat(destination_.c_str(), &facts) == 0;

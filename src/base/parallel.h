@@ -32,11 +32,15 @@ inline void set_thread_count(int threads) noexcept {
 #endif
 }
 
-// Calls body(index) for every index below `count`, each exactly once, on all threads.
+// Work below which waking the threads costs more than it saves, in element operations.
+inline constexpr std::size_t kMinParallelWork = 65536;
+
+// Calls body(index) for every index below `count`, each exactly once, on all threads. `item_work`
+// is the rough number of element operations of one call; little work runs on the caller alone.
 template <typename Body>
-void parallel_for(std::size_t count, const Body& body) noexcept {
+void parallel_for(std::size_t count, std::size_t item_work, const Body& body) noexcept {
 #if defined(_OPENMP)
-  if (count > 1 && omp_get_max_threads() > 1) {
+  if (count > 1 && count * item_work >= kMinParallelWork && omp_get_max_threads() > 1) {
 #pragma omp parallel
     {
       const ScopedFloatEnvironment environment;
@@ -47,6 +51,8 @@ void parallel_for(std::size_t count, const Body& body) noexcept {
     }
     return;
   }
+#else
+  static_cast<void>(item_work);
 #endif
   const ScopedFloatEnvironment environment;
   for (std::size_t index = 0; index < count; ++index) {
@@ -54,10 +60,14 @@ void parallel_for(std::size_t count, const Body& body) noexcept {
   }
 }
 
-// Calls body(first, last) for consecutive ranges of at most `grain` that cover [0, count).
+// Calls body(first, last) for consecutive ranges of at most `grain` elements that cover [0, count);
+// `element_work` is that of one element.
 template <typename Body>
-void parallel_ranges(std::size_t count, std::size_t grain, const Body& body) noexcept {
-  parallel_for((count + grain - 1) / grain, [&](std::size_t range) {
+void parallel_ranges(std::size_t count,
+                     std::size_t grain,
+                     std::size_t element_work,
+                     const Body& body) noexcept {
+  parallel_for((count + grain - 1) / grain, grain * element_work, [&](std::size_t range) {
     const std::size_t first = range * grain;
     body(first, count - first < grain ? count : first + grain);
   });

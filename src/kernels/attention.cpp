@@ -4,82 +4,123 @@
 #include <array>
 #include <limits>
 
-#include "base/matrix_view.h"
 #include "base/parallel.h"
+#include "kernels/isa.h"
 #include "kernels/products.h"
 #include "kernels/softmax.h"
 
 namespace k3::kernels {
 namespace {
 
-// Running softmax of one query and head.
+// Heads of one query that are multiplied together.
+constexpr std::size_t kHeadGroup = 32;
+
+// Running softmax of one head.
 struct Running {
   float maximum = -std::numeric_limits<float>::infinity();
   double denominator = 0.0;
 };
 
-// Rescales what was summed so far to a new maximum.
-void raise_maximum(float maximum, std::span<float> context, Running& running) {
-  const float factor = exp_contract(running.maximum - maximum);
-  running.denominator *= static_cast<double>(factor);
-  for (float& value : context) {
-    value *= factor;
+// One query's group of heads on its way over the key blocks.
+class HeadGroup {
+ public:
+  // q: [head][latent + rope]; context: [head][latent].
+  HeadGroup(const LatentAttention& attention,
+            std::size_t heads,
+            const float* q,
+            float* packed,
+            float* context)
+      : attention_(attention), heads_(heads), packed_(packed), context_(context) {
+    const std::size_t width = attention.latent + attention.rope;
+    kernels().f32.pack({q, heads, width}, width, 0, heads, packed);
+    std::fill_n(context, heads * attention.latent, 0.0F);
   }
-  running.maximum = maximum;
-}
 
-// Adds the first `count` positions of one block.
-void attend_block(const LatentAttention& attention,
-                  const float* block,
-                  std::size_t count,
-                  const float* query,
-                  std::span<float> context,
-                  Running& running) {
-  const std::size_t width = attention.latent + attention.rope;
-  const F32Matrix keys{block, count, width, width};
-  std::array<float, kKeyBlock> buffer;
-  const std::span<float> scores(buffer.data(), count);
-  multiply_serial(keys, Batch{query, 1, width}, scores.data(), count);
-  for (float& score : scores) {
-    score *= attention.scale;
+  // Adds the first `count` positions of a block.
+  void attend(const float* block, std::size_t count) {
+    const std::size_t width = attention_.latent + attention_.rope;
+    std::array<float, kHeadGroup * kKeyBlock> scores;  // [head][kKeyBlock]
+    kernels().f32.multiply({block, count, width, width}, packed_, heads_,
+                           {scores.data(), kKeyBlock});
+    for (std::size_t h = 0; h < heads_; ++h) {
+      weigh({scores.data() + h * kKeyBlock, count}, h);
+    }
+    kernels().accumulate_f32({block, count, attention_.latent, width},
+                             {scores.data(), heads_, kKeyBlock}, {context_, attention_.latent});
   }
-  const float maximum = *std::max_element(scores.begin(), scores.end());
-  if (maximum > running.maximum) {
-    raise_maximum(maximum, context, running);
-  }
-  running.denominator += exponentiate(scores, running.maximum);
-  const F32Matrix latents{block, count, attention.latent, width};
-  accumulate_rows(latents, scores.data(), context.data());
-}
 
-void attend(const LatentAttention& attention,
-            std::size_t positions,
-            const float* query,
-            std::span<float> context) {
-  Running running;
-  std::fill(context.begin(), context.end(), 0.0F);
-  for (std::size_t first = 0; first < positions; first += kKeyBlock) {
-    const std::size_t count = std::min(kKeyBlock, positions - first);
-    attend_block(attention, attention.blocks[first / kKeyBlock], count, query, context, running);
+  // Divides by the denominators.
+  void finish() {
+    for (std::size_t h = 0; h < heads_; ++h) {
+      scale_context(h, static_cast<float>(1.0 / running_[h].denominator));
+    }
   }
-  const auto scale = static_cast<float>(1.0 / running.denominator);
-  for (float& value : context) {
-    value *= scale;
+
+ private:
+  // Scores of one head to weights relative to the running maximum, which they may raise.
+  void weigh(std::span<float> scores, std::size_t head) {
+    Running& running = running_[head];
+    for (float& score : scores) {
+      score *= attention_.scale;
+    }
+    const float maximum = *std::max_element(scores.begin(), scores.end());
+    if (maximum > running.maximum) {
+      float factor = running.maximum;
+      kernels().exponentials(&factor, 1, maximum);
+      running.denominator *= static_cast<double>(factor);
+      scale_context(head, factor);
+      running.maximum = maximum;
+    }
+    running.denominator += exponentiate(scores, running.maximum);
   }
+
+  void scale_context(std::size_t head, float factor) {
+    float* values = context_ + head * attention_.latent;
+    for (std::size_t i = 0; i < attention_.latent; ++i) {
+      values[i] *= factor;
+    }
+  }
+
+  const LatentAttention& attention_;
+  std::size_t heads_;
+  float* packed_;
+  float* context_;
+  std::array<Running, kHeadGroup> running_;
+};
+
+std::size_t head_groups(std::size_t heads) {
+  return (heads + kHeadGroup - 1) / kHeadGroup;
 }
 
 }  // namespace
 
-void latent_attention(const LatentAttention& attention,
-                      std::size_t first_position,
-                      std::size_t queries,
-                      const float* q,
-                      float* context) {
+std::size_t latent_attention_scratch_floats(std::size_t latent,
+                                            std::size_t rope,
+                                            std::size_t heads,
+                                            std::size_t queries) {
+  return queries * head_groups(heads) *
+         product_scratch_floats(latent + rope, std::min(heads, kHeadGroup));
+}
+
+void latent_attention(const LatentAttention& attention, const AttentionQueries& queries) {
   const std::size_t width = attention.latent + attention.rope;
-  parallel_for(queries * attention.heads, [&](std::size_t task) {
-    const std::size_t positions = first_position + task / attention.heads + 1;
-    attend(attention, positions, q + task * width,
-           std::span<float>(context + task * attention.latent, attention.latent));
+  const std::size_t groups = head_groups(attention.heads);
+  const std::size_t packed_floats =
+      product_scratch_floats(width, std::min(attention.heads, kHeadGroup));
+  const std::size_t work = 2 * width * (queries.first_position + 1) * kHeadGroup;
+  parallel_for(queries.count * groups, work, [&](std::size_t task) {
+    const std::size_t query = task / groups;
+    const std::size_t first_head = task % groups * kHeadGroup;
+    const std::size_t heads = std::min(kHeadGroup, attention.heads - first_head);
+    const std::size_t row = query * attention.heads + first_head;
+    HeadGroup group(attention, heads, queries.q + row * width,
+                    queries.scratch + task * packed_floats,
+                    queries.context + row * attention.latent);
+    const std::size_t positions = queries.first_position + query + 1;
+    for (std::size_t first = 0; first < positions; first += kKeyBlock) {
+      group.attend(attention.blocks[first / kKeyBlock], std::min(kKeyBlock, positions - first));
+    }
+    group.finish();
   });
 }
 

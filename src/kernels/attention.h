@@ -18,16 +18,26 @@ struct LatentAttention {
   float scale = 0.0F;  // (qk_nope + qk_rope)^-0.5
 };
 
+// Floats of scratch that `queries` queries need.
+[[nodiscard]] std::size_t latent_attention_scratch_floats(std::size_t latent,
+                                                          std::size_t rope,
+                                                          std::size_t heads,
+                                                          std::size_t queries);
+
 // Query i of `queries` stands at position first_position + i and sees positions 0 to its own.
 // q: [query][head][latent + rope], kv_b absorbed. context: [query][head][latent], the
 // probability-weighted latents. Per block: scores are C2 products times `scale`; the running
 // maximum, denominator (double) and context are rescaled when a block raises the maximum; latents
-// are added position after position by fused multiply-adds. Queries and heads are split over the
-// threads.
-void latent_attention(const LatentAttention& attention,
-                      std::size_t first_position,
-                      std::size_t queries,
-                      const float* q,
-                      float* context);
+// are added position after position by fused multiply-adds. Heads of a query are batched; queries
+// and groups of heads are split over the threads.
+struct AttentionQueries {
+  std::size_t first_position = 0;
+  std::size_t count = 0;
+  const float* q = nullptr;
+  float* scratch = nullptr;
+  float* context = nullptr;
+};
+
+void latent_attention(const LatentAttention& attention, const AttentionQueries& queries);
 
 }  // namespace k3::kernels

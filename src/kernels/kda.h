@@ -12,6 +12,15 @@ struct ShortConv {
   const float* taps = nullptr;  // [K][C], oldest first; the last multiplies the current input
 };
 
+// The part of a convolution that one kernel call computes: channels [first, last) of one token.
+struct ConvPart {
+  const float* in = nullptr;    // [token][C]
+  const float* tail = nullptr;  // [K-1][C], the inputs before token 0, oldest first
+  std::size_t token = 0;
+  std::size_t first = 0;
+  std::size_t last = 0;
+};
+
 // in: [token][C] of consecutive tokens; out: [token][C], another buffer. tail: [K-1][C], the inputs
 // before the first token, oldest first; replaced by the last K-1 inputs. out = silu(sum over taps,
 // oldest first, by fused multiply-adds from +0). Tokens and channels are split over the threads.
@@ -39,10 +48,9 @@ struct KdaStep {
   float beta = 0.0F;
 };
 
-// state: [D key rows][D value columns], updated in this order, sums row after row by fused
-// multiply-adds: S[i] *= alpha[i]; u = sum k[i] S[i]; S[i] += k[i] * (beta * (v - u));
-// out = sum q[i] S[i] from the updated state. update: [D] scratch. Serial.
-void kda_step(
-    const KdaStep& step, std::size_t width, float* state, float* update, float* out) noexcept;
+// state: [D key rows][D value columns], updated in this order, each value column summing over the key
+// rows in order by fused multiply-adds from +0: S[i] *= alpha[i]; u = sum k[i] S[i];
+// S[i] = fma(k[i], beta * (v - u), S[i]); out = sum q[i] S[i] from the updated state. Serial.
+void kda_step(const KdaStep& step, std::size_t width, float* state, float* out) noexcept;
 
 }  // namespace k3::kernels

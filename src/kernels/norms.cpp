@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/parallel.h"
+#include "kernels/isa.h"
 #include "kernels/softmax.h"
 
 namespace k3::kernels {
@@ -38,10 +39,7 @@ void aggregate_token(const ResidualSources& input, std::size_t token, float* sco
   softmax(weights);
   std::fill_n(out, input.width, 0.0F);
   for (std::size_t s = 0; s < input.sources.size(); ++s) {
-    const float* source = input.sources[s] + offset;
-    for (std::size_t i = 0; i < input.width; ++i) {
-      out[i] = std::fma(weights[s], source[i], out[i]);
-    }
+    kernels().add_scaled(weights[s], input.sources[s] + offset, input.width, out);
   }
 }
 
@@ -62,7 +60,7 @@ void rmsnorm_rows(const float* x,
                   std::size_t vectors,
                   std::size_t width,
                   float* out) {
-  parallel_for(vectors,
+  parallel_for(vectors, 4 * width,
                [&](std::size_t v) { rmsnorm(x + v * width, gain, eps, width, out + v * width); });
 }
 
@@ -75,7 +73,7 @@ void l2norm(float* x, std::size_t count) noexcept {
 }
 
 void aggregate(const ResidualSources& input, std::size_t tokens, float* scores, float* out) {
-  parallel_for(tokens, [&](std::size_t token) {
+  parallel_for(tokens, 6 * input.sources.size() * input.width, [&](std::size_t token) {
     aggregate_token(input, token, scores + token * input.sources.size(), out + token * input.width);
   });
 }

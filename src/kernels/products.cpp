@@ -5,95 +5,62 @@
 #include <bit>
 #include <cmath>
 
-#include "base/float_bits.h"
 #include "base/parallel.h"
+#include "kernels/isa.h"
 
 namespace k3::kernels {
 namespace {
 
-// A row of any storage type: operator()(i) is the exact weight i.
-struct Bf16Row {
-  const std::uint16_t* data;
-
-  float operator()(std::size_t i) const { return bf16_to_float(data[i]); }
-};
-
-struct F32Row {
-  const float* data;
-
-  float operator()(std::size_t i) const { return data[i]; }
-};
-
-struct Mxfp4Row {
-  const std::uint8_t* packed;
-  const std::uint8_t* scales;
-
-  float operator()(std::size_t i) const {
-    const std::uint8_t scale = scales[i / kMxfp4Group];
-    const unsigned byte = packed[i / 2];
-    const unsigned code = (i % 2 == 0) ? byte : byte >> 4;
-    return scale == 255 ? 0.0F : e2m1_value(code) * e8m0_factor(scale);
-  }
-};
-
-Bf16Row row_of(const Bf16Matrix& m, std::size_t row) {
-  return {m.data + row * m.stride};
+const ProductKernels<Bf16Matrix>& kernels_of(const KernelTable& table, const Bf16Matrix& /*m*/) {
+  return table.bf16;
 }
 
-F32Row row_of(const F32Matrix& m, std::size_t row) {
-  return {m.data + row * m.stride};
+const ProductKernels<F32Matrix>& kernels_of(const KernelTable& table, const F32Matrix& /*m*/) {
+  return table.f32;
 }
 
-Mxfp4Row row_of(const Mxfp4Matrix& m, std::size_t row) {
-  return {m.packed + row * m.packed_stride, m.scales + row * m.scale_stride};
+const ProductKernels<Mxfp4Matrix>& kernels_of(const KernelTable& table, const Mxfp4Matrix& /*m*/) {
+  return table.mxfp4;
 }
 
-using Lanes = std::array<float, kLanes>;
+void accumulate(const Bf16Matrix& m, const Batch& factors, const Outputs& sums) {
+  kernels().accumulate_bf16(m, factors, sums);
+}
 
-// The tree over the lanes.
-float reduce_lanes(const Lanes& lanes) {
-  std::array<float, kLanes / 2> s;
-  for (std::size_t j = 0; j < s.size(); ++j) {
-    s[j] = lanes[2 * j] + lanes[2 * j + 1];
-  }
-  for (std::size_t width = s.size() / 2; width >= 1; width /= 2) {
-    for (std::size_t j = 0; j < width; ++j) {
-      s[j] += s[j + width];
+void accumulate(const F32Matrix& m, const Batch& factors, const Outputs& sums) {
+  kernels().accumulate_f32(m, factors, sums);
+}
+
+// No weights of this type run over rows: kv_b is trunk, latents are float32.
+void accumulate(const Mxfp4Matrix& m, const Batch& factors, const Outputs& sums) {
+  for (std::size_t t = 0; t < factors.count; ++t) {
+    for (std::size_t r = 0; r < m.rows; ++r) {
+      for (std::size_t c = 0; c < m.cols; ++c) {
+        float& sum = sums.data[t * sums.stride + c];
+        sum = std::fma(factors.data[t * factors.stride + r], mxfp4_value(m, r, c), sum);
+      }
     }
   }
-  return s[0];
-}
-
-// Lane sums of elements [first, last) of a row, at most one block.
-template <typename Row>
-Lanes block_lanes(const Row& row, const float* x, std::size_t first, std::size_t last) {
-  Lanes lanes = {};
-  for (std::size_t i = first; i < last; ++i) {
-    lanes[i % kLanes] = std::fma(row(i), x[i], lanes[i % kLanes]);
-  }
-  return lanes;
-}
-
-template <typename Row>
-float dot(const Row& row, const float* x, std::size_t n) {
-  Lanes totals = block_lanes(row, x, 0, std::min(n, kSumBlock));
-  for (std::size_t first = kSumBlock; first < n; first += kSumBlock) {
-    const Lanes lanes = block_lanes(row, x, first, std::min(n, first + kSumBlock));
-    for (std::size_t j = 0; j < kLanes; ++j) {
-      totals[j] += lanes[j];
-    }
-  }
-  return reduce_lanes(totals);
 }
 
 template <typename Matrix>
-void accumulate(const Matrix& weights, const float* factors, float* sum) {
-  for (std::size_t r = 0; r < weights.rows; ++r) {
-    const auto row = row_of(weights, r);
-    for (std::size_t c = 0; c < weights.cols; ++c) {
-      sum[c] = std::fma(factors[r], row(c), sum[c]);
-    }
-  }
+void multiply_threaded(const Matrix& matrix, const Batch& x, float* scratch, const Outputs& y) {
+  const ProductKernels<Matrix>& k = kernels_of(kernels(), matrix);
+  parallel_ranges(x.count, kPackGrain, matrix.cols, [&](std::size_t first, std::size_t last) {
+    k.pack(x, matrix.cols, first, last, scratch);
+  });
+  // Rows of a task: enough to share a packed batch, few enough to keep all threads busy.
+  constexpr std::size_t kMaxRows = 96;
+  constexpr std::size_t kRowGrain = 48;
+  const auto threads = static_cast<std::size_t>(thread_count());
+  const std::size_t share = (matrix.rows / (4 * threads) + kRowGrain) / kRowGrain * kRowGrain;
+  const std::size_t rows_per_task = std::min(kMaxRows, share);
+  const std::size_t tasks = (matrix.rows + rows_per_task - 1) / rows_per_task;
+  parallel_for(tasks, rows_per_task * matrix.cols * x.count, [&](std::size_t task) {
+    const std::size_t first = task * rows_per_task;
+    const std::size_t count = std::min(rows_per_task, matrix.rows - first);
+    k.multiply(slice_rows(matrix, first, count), scratch, x.count, {y.data + first, y.stride});
+  });
 }
 
 }  // namespace
@@ -114,38 +81,44 @@ float e8m0_factor(std::uint8_t scale) {
 }
 
 float mxfp4_value(const Mxfp4Matrix& matrix, std::size_t row, std::size_t col) {
-  return row_of(matrix, row)(col);
+  const std::uint8_t scale = matrix.scales[row * matrix.scale_stride + col / kMxfp4Group];
+  const unsigned byte = matrix.packed[row * matrix.packed_stride + col / 2];
+  const unsigned code = (col % 2 == 0) ? byte : byte >> 4;
+  return scale == 255 ? 0.0F : e2m1_value(code) * e8m0_factor(scale);
+}
+
+std::size_t product_scratch_floats(std::size_t cols, std::size_t count) {
+  cols = (cols + kLanes - 1) / kLanes * kLanes;  // what a width that is padded takes
+  std::size_t most = 0;
+  for (const KernelTable* table : supported_tables()) {
+    most =
+        std::max({most, table->bf16.packed_floats(cols, count),
+                  table->f32.packed_floats(cols, count), table->mxfp4.packed_floats(cols, count)});
+  }
+  return most;
+}
+
+void multiply(const MatrixView& weights, const Batch& x, float* scratch, const Outputs& y) {
+  std::visit([&](const auto& matrix) { multiply_threaded(matrix, x, scratch, y); }, weights);
 }
 
 void multiply_serial(const MatrixView& weights,
                      const Batch& x,
-                     float* y,
-                     std::size_t y_stride) noexcept {
+                     float* scratch,
+                     const Outputs& y) noexcept {
   std::visit(
       [&](const auto& matrix) {
-        for (std::size_t r = 0; r < matrix.rows; ++r) {
-          const auto row = row_of(matrix, r);
-          for (std::size_t t = 0; t < x.count; ++t) {
-            y[t * y_stride + r] = dot(row, x.data + t * x.stride, matrix.cols);
-          }
-        }
+        const auto& k = kernels_of(kernels(), matrix);
+        k.pack(x, matrix.cols, 0, x.count, scratch);
+        k.multiply(matrix, scratch, x.count, y);
       },
       weights);
 }
 
-void multiply(const MatrixView& weights, const Batch& x, float* y, std::size_t y_stride) {
-  constexpr std::size_t kRowsPerTask = 16;
-  const std::size_t rows = rows_of(weights);
-  const std::size_t tasks = (rows + kRowsPerTask - 1) / kRowsPerTask;
-  parallel_for(tasks, [&](std::size_t task) {
-    const std::size_t first = task * kRowsPerTask;
-    const std::size_t count = std::min(kRowsPerTask, rows - first);
-    multiply_serial(slice_rows(weights, first, count), x, y + first, y_stride);
-  });
-}
-
-void accumulate_rows(const MatrixView& weights, const float* factors, float* sum) noexcept {
-  std::visit([&](const auto& matrix) { accumulate(matrix, factors, sum); }, weights);
+void accumulate_rows(const MatrixView& weights,
+                     const Batch& factors,
+                     const Outputs& sums) noexcept {
+  std::visit([&](const auto& matrix) { accumulate(matrix, factors, sums); }, weights);
 }
 
 }  // namespace k3::kernels

@@ -15,11 +15,10 @@
 #include <cstdint>
 
 #include "base/matrix_view.h"
+#include "kernels/contract.h"
+#include "kernels/kernel_table.h"
 
 namespace k3::kernels {
-
-inline constexpr std::size_t kLanes = 32;
-inline constexpr std::size_t kSumBlock = 1024;  // elements; a multiple of kLanes
 
 // Value of a four-bit E2M1 code at scale 2^0. Only the low four bits count.
 [[nodiscard]] float e2m1_value(unsigned code);
@@ -31,25 +30,22 @@ inline constexpr std::size_t kSumBlock = 1024;  // elements; a multiple of kLane
 // One weight of an MXFP4 matrix.
 [[nodiscard]] float mxfp4_value(const Mxfp4Matrix& matrix, std::size_t row, std::size_t col);
 
-// A batch of row vectors: `count` vectors, `stride` floats apart.
-struct Batch {
-  const float* data = nullptr;  // [count][stride]
-  std::size_t count = 0;
-  std::size_t stride = 0;
-};
+// Floats of scratch that products of `count` vectors of up to `cols` elements need, for any table
+// and storage type.
+[[nodiscard]] std::size_t product_scratch_floats(std::size_t cols, std::size_t count);
 
-// y[t][r] = sum over c of weights[r][c] * x[t][c], y_stride floats from token to token.
-// Rows are split over the threads.
-void multiply(const MatrixView& weights, const Batch& x, float* y, std::size_t y_stride);
+// y[t][r] = sum over c of weights[r][c] * x[t][c]. Packing and rows are split over the threads.
+// `scratch`: product_scratch_floats(cols, x.count) floats, aligned to a cache line.
+void multiply(const MatrixView& weights, const Batch& x, float* scratch, const Outputs& y);
 
 // The same on the calling thread alone, for use inside a parallel region.
 void multiply_serial(const MatrixView& weights,
                      const Batch& x,
-                     float* y,
-                     std::size_t y_stride) noexcept;
+                     float* scratch,
+                     const Outputs& y) noexcept;
 
-// sum[c] = fma(factors[r], weights[r][c], sum[c]), row after row: a sum that runs over the rows of
-// a matrix. `sum` is not cleared. bf16 and float32 matrices; serial.
-void accumulate_rows(const MatrixView& weights, const float* factors, float* sum) noexcept;
+// sums[t][c] = fma(factors[t][r], weights[r][c], sums[t][c]), row after row: sums that run over the
+// rows of a matrix. The sums are not cleared. bf16 and float32 matrices; serial.
+void accumulate_rows(const MatrixView& weights, const Batch& factors, const Outputs& sums) noexcept;
 
 }  // namespace k3::kernels

@@ -1,9 +1,8 @@
 #include "kernels/routing.h"
 
-#include <cmath>
-
 #include "base/float_bits.h"
 #include "kernels/activation.h"
+#include "kernels/isa.h"
 
 namespace k3::kernels {
 namespace {
@@ -57,9 +56,7 @@ bool route(const Router& router, float* scores, std::uint32_t* chosen, float* we
 }
 
 void add_scaled(float weight, const float* value, std::size_t count, float* sum) noexcept {
-  for (std::size_t i = 0; i < count; ++i) {
-    sum[i] = std::fma(weight, value[i], sum[i]);
-  }
+  kernels().add_scaled(weight, value, count, sum);
 }
 
 }  // namespace k3::kernels

@@ -4,15 +4,15 @@
 #include <algorithm>
 #include <span>
 
-#include "kernels/elementary.h"
+#include "kernels/isa.h"
 
 namespace k3::kernels {
 
 // Replaces scores by exp(score - shift) and returns their sum in double, in order.
 [[nodiscard]] inline double exponentiate(std::span<float> scores, float shift) noexcept {
+  kernels().exponentials(scores.data(), scores.size(), shift);
   double sum = 0.0;
-  for (float& score : scores) {
-    score = exp_contract(score - shift);
+  for (const float score : scores) {
     sum += static_cast<double>(score);
   }
   return sum;

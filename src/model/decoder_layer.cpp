@@ -24,7 +24,7 @@ void add_branch(const LayerContext& ctx, bool residual_is_none) {
   float* residual = ctx.work.residual;
   const float* branch = ctx.work.branch;
   const std::size_t count = ctx.tokens * ctx.config.hidden_size;
-  parallel_ranges(count, kElementsPerTask, [=](std::size_t first, std::size_t last) {
+  parallel_ranges(count, kElementsPerTask, 1, [=](std::size_t first, std::size_t last) {
     for (std::size_t i = first; i < last; ++i) {
       residual[i] = residual_is_none ? branch[i] : residual[i] + branch[i];
     }
@@ -41,21 +41,23 @@ void push_snapshot(const LayerContext& ctx, std::size_t& stack) {
 }  // namespace
 
 void multiply_tiles(
-    WeightTape& tape, MatrixId id, const kernels::Batch& x, float* y, std::size_t rows) {
+    WeightTape& tape, MatrixId id, const kernels::Batch& x, float* scratch, DenseOutput out) {
+  const auto [y, rows] = out;
   for (std::size_t row = 0; row < rows;) {
     const Tile tile = tape.next(id);
     const std::size_t count = rows_of(tile.view());
     if (count == 0 || count > rows - row) {
       throw std::logic_error("a tile reaches beyond its matrix");
     }
-    kernels::multiply(tile.view(), x, y + row, rows);
+    kernels::multiply(tile.view(), x, scratch, {y + row, rows});
     row += count;
   }
 }
 
 void LayerContext::multiply(
     TensorRole role, const float* x, std::size_t cols, float* y, std::size_t rows) const {
-  multiply_tiles(tape, MatrixId{layer, role}, kernels::Batch{x, tokens, cols}, y, rows);
+  multiply_tiles(tape, MatrixId{layer, role}, kernels::Batch{x, tokens, cols}, work.packed,
+                 {y, rows});
 }
 
 void aggregate_sources(const ModelConfig& config,

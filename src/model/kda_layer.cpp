@@ -4,6 +4,7 @@
 
 #include "base/parallel.h"
 #include "kernels/activation.h"
+#include "kernels/elementary.h"
 #include "kernels/kda.h"
 #include "kernels/norms.h"
 #include "model/layer.h"
@@ -37,7 +38,7 @@ void normalise_queries_and_keys(const LayerContext& ctx) {
   const KdaScratch& w = ctx.work.kda;
   const std::size_t width = ctx.config.kda_head_dim;
   const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(width)));
-  parallel_for(ctx.tokens * ctx.config.kda_num_heads, [&](std::size_t head) {
+  parallel_for(ctx.tokens * ctx.config.kda_num_heads, 4 * width, [&](std::size_t head) {
     float* q = w.q + head * width;
     kernels::l2norm(q, width);
     for (std::size_t i = 0; i < width; ++i) {
@@ -61,7 +62,7 @@ void compute_gates(const LayerContext& ctx) {
       .bias = ctx.vectors.dt_bias.data(),
       .lower_bound = static_cast<float>(c.gate_lower_bound),
   };
-  parallel_for(ctx.tokens, [&](std::size_t t) {
+  parallel_for(ctx.tokens, c.kda_width() * kernels::kTranscendentalWork, [&](std::size_t t) {
     kernels::kda_decay(gate, w.alpha + t * c.kda_width());
     kernels::sigmoid_in_place(w.beta + t * c.kda_num_heads, c.kda_num_heads);
   });
@@ -72,7 +73,8 @@ void run_recurrence(const LayerContext& ctx) {
   const KdaScratch& w = ctx.work.kda;
   const std::size_t heads = ctx.config.kda_num_heads;
   const std::size_t width = ctx.config.kda_head_dim;
-  parallel_for(ctx.sequences.size() * heads, [&](std::size_t task) {
+  const std::size_t work = ctx.tokens / ctx.sequences.size() * 4 * width * width;
+  parallel_for(ctx.sequences.size() * heads, work, [&](std::size_t task) {
     const TokenSpan& span = ctx.sequences[task / heads];
     const std::size_t head = task % heads;
     float* state = span.state->kda(ctx.layer).state.data() + head * width * width;
@@ -80,7 +82,7 @@ void run_recurrence(const LayerContext& ctx) {
       const std::size_t offset = (t * heads + head) * width;
       const kernels::KdaStep step{w.q + offset, w.k + offset, w.v + offset, w.alpha + offset,
                                   w.beta[t * heads + head]};
-      kernels::kda_step(step, width, state, w.update + task * width, w.out + offset);
+      kernels::kda_step(step, width, state, w.out + offset);
     }
   });
 }
@@ -106,7 +108,7 @@ void kda_attention(const LayerContext& ctx) {
   kernels::rmsnorm_rows(w.out, v.o_norm.data(), c.rms_norm_eps, ctx.tokens * c.kda_num_heads,
                         c.kda_head_dim, w.out);
   ctx.multiply(TensorRole::kGate, ctx.work.normed, c.hidden_size, w.raw, width);
-  parallel_for(ctx.tokens, [&](std::size_t t) {
+  parallel_for(ctx.tokens, width * kernels::kTranscendentalWork, [&](std::size_t t) {
     kernels::multiply_by_sigmoid(w.raw + t * width, width, w.out + t * width);
   });
   ctx.multiply(TensorRole::kOut, w.out, width, ctx.work.branch, c.hidden_size);

@@ -37,9 +37,15 @@ struct LayerContext {
       TensorRole role, const float* x, std::size_t cols, float* y, std::size_t rows) const;
 };
 
-// y[t][r] = matrix `id` times x[t], tile after tile.
+// A dense result: [tokens][rows].
+struct DenseOutput {
+  float* y = nullptr;
+  std::size_t rows = 0;
+};
+
+// y[t][r] = matrix `id` times x[t], tile after tile. `scratch`: product_scratch_floats() floats.
 void multiply_tiles(
-    WeightTape& tape, MatrixId id, const kernels::Batch& x, float* y, std::size_t rows);
+    WeightTape& tape, MatrixId id, const kernels::Batch& x, float* scratch, DenseOutput out);
 
 // Each stage reads work.normed [T][E] and leaves its result in work.branch [T][E].
 void kda_attention(const LayerContext& ctx);  // model.md 4

@@ -7,6 +7,7 @@
 #include "base/parallel.h"
 #include "kernels/activation.h"
 #include "kernels/attention.h"
+#include "kernels/elementary.h"
 #include "kernels/norms.h"
 #include "model/layer.h"
 
@@ -20,7 +21,7 @@ void append_latents(const LayerContext& ctx) {
     LatentCache& cache = span.state->latents(ctx.layer);
     const std::size_t position = span.state->position();
     cache.reserve(position + span.count);
-    parallel_for(span.count, [&](std::size_t t) {
+    parallel_for(span.count, c.latent_width(), [&](std::size_t t) {
       const float* from = ctx.work.mla.kv_a + (span.first + t) * c.latent_width();
       float* to = cache.at(position + t);
       kernels::rmsnorm(from, ctx.vectors.kv_a_norm.data(), c.rms_norm_eps, c.kv_lora_rank, to);
@@ -34,14 +35,20 @@ void absorb_queries(const LayerContext& ctx, const MatrixView& kv_b) {
   const ModelConfig& c = ctx.config;
   const MlaScratch& w = ctx.work.mla;
   const std::size_t heads = c.num_attention_heads;
-  parallel_for(ctx.tokens * heads, [&](std::size_t task) {
-    const std::size_t head = task % heads;
-    const float* q = w.q + task * c.qk_head_dim();
-    float* absorbed = w.absorbed + task * c.latent_width();
-    std::fill_n(absorbed, c.kv_lora_rank, 0.0F);
+  const std::size_t work = ctx.tokens * c.qk_nope_head_dim * c.kv_lora_rank;
+  parallel_for(heads, work, [&](std::size_t head) {
+    const float* q = w.q + head * c.qk_head_dim();
+    float* absorbed = w.absorbed + head * c.latent_width();
+    const std::size_t q_stride = heads * c.qk_head_dim();
+    const std::size_t stride = heads * c.latent_width();
+    for (std::size_t t = 0; t < ctx.tokens; ++t) {
+      float* row = absorbed + t * stride;
+      std::fill_n(row, c.kv_lora_rank, 0.0F);
+      std::copy_n(q + t * q_stride + c.qk_nope_head_dim, c.qk_rope_head_dim, row + c.kv_lora_rank);
+    }
     const std::size_t first_row = head * (c.qk_nope_head_dim + c.v_head_dim);
-    kernels::accumulate_rows(slice_rows(kv_b, first_row, c.qk_nope_head_dim), q, absorbed);
-    std::copy_n(q + c.qk_nope_head_dim, c.qk_rope_head_dim, absorbed + c.kv_lora_rank);
+    kernels::accumulate_rows(slice_rows(kv_b, first_row, c.qk_nope_head_dim),
+                             {q, ctx.tokens, q_stride}, {absorbed, stride});
   });
 }
 
@@ -55,10 +62,13 @@ void attend(const LayerContext& ctx) {
         .heads = c.num_attention_heads,
         .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(c.qk_head_dim()))),
     };
-    const std::size_t heads = span.first * c.num_attention_heads;
-    kernels::latent_attention(attention, span.state->position(), span.count,
-                              ctx.work.mla.absorbed + heads * c.latent_width(),
-                              ctx.work.mla.context + heads * c.kv_lora_rank);
+    const std::size_t first_head = span.first * c.num_attention_heads;
+    kernels::latent_attention(attention,
+                              {.first_position = span.state->position(),
+                               .count = span.count,
+                               .q = ctx.work.mla.absorbed + first_head * c.latent_width(),
+                               .scratch = ctx.work.mla.attention,
+                               .context = ctx.work.mla.context + first_head * c.kv_lora_rank});
   }
 }
 
@@ -67,12 +77,14 @@ void expand_values(const LayerContext& ctx, const MatrixView& kv_b) {
   const ModelConfig& c = ctx.config;
   const MlaScratch& w = ctx.work.mla;
   const std::size_t heads = c.num_attention_heads;
-  parallel_for(heads, [&](std::size_t head) {
+  const std::size_t scratch = kernels::product_scratch_floats(c.kv_lora_rank, ctx.tokens);
+  parallel_for(heads, ctx.tokens * c.v_head_dim * c.kv_lora_rank, [&](std::size_t head) {
     const std::size_t first_row = head * (c.qk_nope_head_dim + c.v_head_dim) + c.qk_nope_head_dim;
     const kernels::Batch context{w.context + head * c.kv_lora_rank, ctx.tokens,
                                  heads * c.kv_lora_rank};
     kernels::multiply_serial(slice_rows(kv_b, first_row, c.v_head_dim), context,
-                             w.value + head * c.v_head_dim, heads * c.v_head_dim);
+                             w.packed_context + head * scratch,
+                             {w.value + head * c.v_head_dim, heads * c.v_head_dim});
   });
 }
 
@@ -104,7 +116,7 @@ void mla_attention(const LayerContext& ctx) {
   // 5. output gate, Wo
   if (c.mla_use_output_gate) {
     ctx.multiply(TensorRole::kGate, ctx.work.normed, c.hidden_size, w.gate, value_width);
-    parallel_for(ctx.tokens, [&](std::size_t t) {
+    parallel_for(ctx.tokens, value_width * kernels::kTranscendentalWork, [&](std::size_t t) {
       kernels::multiply_by_sigmoid(w.gate + t * value_width, value_width,
                                    w.value + t * value_width);
     });

@@ -9,6 +9,7 @@
 
 #include "base/parallel.h"
 #include "kernels/activation.h"
+#include "kernels/elementary.h"
 #include "kernels/norms.h"
 #include "kernels/routing.h"
 #include "model/layer.h"
@@ -25,9 +26,10 @@ kernels::SituBetas situ_betas(const ModelConfig& config) {
 // gate[i] = situ_glu(gate[i], up[i])
 void activate(const ModelConfig& config, float* gate, const float* up, std::size_t count) {
   const kernels::SituBetas betas = situ_betas(config);
-  parallel_ranges(count, kElementsPerTask, [=](std::size_t first, std::size_t last) {
-    kernels::situ_glu(gate + first, up + first, betas, last - first, gate + first);
-  });
+  parallel_ranges(count, kElementsPerTask, kernels::kTranscendentalWork,
+                  [=](std::size_t first, std::size_t last) {
+                    kernels::situ_glu(gate + first, up + first, betas, last - first, gate + first);
+                  });
 }
 
 // 1. Choices and combining weights of every token.
@@ -43,7 +45,7 @@ void route_tokens(const LayerContext& ctx) {
       .scaling = c.routed_scaling_factor,
   };
   std::atomic<bool> finite = true;
-  parallel_for(ctx.tokens, [&](std::size_t t) {
+  parallel_for(ctx.tokens, c.num_experts * kernels::kTranscendentalWork, [&](std::size_t t) {
     const std::size_t choice = t * c.num_experts_per_token;
     if (!kernels::route(router, w.scores + t * c.num_experts, w.chosen + choice,
                         w.weights + choice)) {
@@ -97,11 +99,11 @@ void run_expert(const LayerContext& ctx, const ExpertLease& lease) {
     std::copy_n(w.latent + w.token[first + i] * latent, latent, w.gathered + i * latent);
   }
   const kernels::Batch x{w.gathered, count, latent};
-  kernels::multiply(lease.weights().w1, x, w.gate, inner);
-  kernels::multiply(lease.weights().w3, x, w.up, inner);
+  kernels::multiply(lease.weights().w1, x, ctx.work.packed, {w.gate, inner});
+  kernels::multiply(lease.weights().w3, x, ctx.work.packed, {w.up, inner});
   activate(c, w.gate, w.up, count * inner);
-  kernels::multiply(lease.weights().w2, kernels::Batch{w.gate, count, inner},
-                    w.contribution + first * latent, latent);
+  kernels::multiply(lease.weights().w2, {w.gate, count, inner}, ctx.work.packed,
+                    {w.contribution + first * latent, latent});
 }
 
 // 3. The weighted sum of a token's experts, in selection order.
@@ -110,7 +112,7 @@ void combine(const LayerContext& ctx) {
   const MoeScratch& w = ctx.work.moe;
   const std::size_t latent = c.routed_expert_hidden_size;
   const std::size_t top_k = c.num_experts_per_token;
-  parallel_for(ctx.tokens, [&](std::size_t t) {
+  parallel_for(ctx.tokens, top_k * latent, [&](std::size_t t) {
     float* sum = w.sum + t * latent;
     std::fill_n(sum, latent, 0.0F);
     for (std::size_t choice = t * top_k; choice < (t + 1) * top_k; ++choice) {
@@ -163,7 +165,7 @@ void latent_moe(const LayerContext& ctx) {
   }
   // 5. back to the full width, and 6. the shared experts added without weight
   ctx.multiply(kLatentUp, w.sum, latent, w.routed, c.hidden_size);
-  parallel_ranges(ctx.tokens * c.hidden_size, kElementsPerTask,
+  parallel_ranges(ctx.tokens * c.hidden_size, kElementsPerTask, 1,
                   [&](std::size_t first, std::size_t last) {
                     for (std::size_t i = first; i < last; ++i) {
                       ctx.work.branch[i] = w.routed[i] + ctx.work.branch[i];

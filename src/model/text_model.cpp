@@ -130,7 +130,8 @@ void TextModel::project_logits(std::span<const SequenceInput> inputs,
     first += input.tokens.size();
   }
   multiply_tiles(tape_, MatrixId{kNoIndex, TensorRole::kHead},
-                 kernels::Batch{work_->normed, wanted, hidden}, logits.data(), config_.vocab_size);
+                 kernels::Batch{work_->normed, wanted, hidden}, work_->packed,
+                 {logits.data(), config_.vocab_size});
   check_finite(logits, "logits");
 }
 

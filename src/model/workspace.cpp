@@ -1,5 +1,10 @@
 #include "model/workspace.h"
 
+#include <algorithm>
+
+#include "kernels/attention.h"
+#include "kernels/products.h"
+
 namespace k3::model {
 namespace {
 
@@ -13,7 +18,6 @@ KdaScratch carve_kda(Carver& carver, const ModelConfig& c, std::size_t tokens) {
       .f_a = carver.take<float>(tokens * c.kda_head_dim),
       .alpha = carver.take<float>(width),
       .beta = carver.take<float>(tokens * c.kda_num_heads),
-      .update = carver.take<float>(width),  // no more sequences than tokens
       .out = carver.take<float>(width),
   };
 }
@@ -28,6 +32,10 @@ MlaScratch carve_mla(Carver& carver, const ModelConfig& c, std::size_t tokens) {
       .context = carver.take<float>(heads * c.kv_lora_rank),
       .value = carver.take<float>(heads * c.v_head_dim),
       .gate = carver.take<float>(heads * c.v_head_dim),
+      .attention = carver.take<float>(kernels::latent_attention_scratch_floats(
+          c.kv_lora_rank, c.qk_rope_head_dim, c.num_attention_heads, tokens)),
+      .packed_context = carver.take<float>(c.num_attention_heads *
+                                           kernels::product_scratch_floats(c.kv_lora_rank, tokens)),
   };
 }
 
@@ -61,6 +69,13 @@ MoeScratch carve_moe(Carver& carver, const ModelConfig& c, std::size_t tokens) {
   };
 }
 
+// The widest row of any matrix.
+std::size_t widest_input(const ModelConfig& c) {
+  return std::max({c.hidden_size, c.kda_width(), c.q_lora_rank,
+                   c.num_attention_heads * c.v_head_dim, c.intermediate_size, c.shared_width(),
+                   c.routed_expert_hidden_size, c.moe_intermediate_size});
+}
+
 }  // namespace
 
 void Workspace::carve(Carver& carver, const ModelConfig& config, std::size_t tokens) {
@@ -71,6 +86,7 @@ void Workspace::carve(Carver& carver, const ModelConfig& config, std::size_t tok
   normed = carver.take<float>(width);
   branch = carver.take<float>(width);
   scores = carver.take<float>(tokens * (snapshot_count(config) + 1));
+  packed = carver.take<float>(kernels::product_scratch_floats(widest_input(config), tokens));
   const std::size_t shared = carver.mark();
   kda = carve_kda(carver, config, tokens);
   carver.rewind(shared);

@@ -15,25 +15,26 @@ namespace k3::model {
 // F dense inner width, N experts, k experts per token, S shared experts; T tokens of the pass.
 
 struct KdaScratch {
-  float* raw;     // [T][P] projections before their convolution, later the gate
-  float* q;       // [T][H][D]
-  float* k;       // [T][H][D]
-  float* v;       // [T][H][D]
-  float* f_a;     // [T][D]
-  float* alpha;   // [T][H][D]
-  float* beta;    // [T][H]
-  float* update;  // [sequence][H][D]
-  float* out;     // [T][H][D]
+  float* raw;    // [T][P] projections before their convolution, later the gate
+  float* q;      // [T][H][D]
+  float* k;      // [T][H][D]
+  float* v;      // [T][H][D]
+  float* f_a;    // [T][D]
+  float* alpha;  // [T][H][D]
+  float* beta;   // [T][H]
+  float* out;    // [T][H][D]
 };
 
 struct MlaScratch {
-  float* q_a;       // [T][q_lora]
-  float* q;         // [T][heads][nope + rope]
-  float* kv_a;      // [T][latent + rope]
-  float* absorbed;  // [T][heads][latent + rope]
-  float* context;   // [T][heads][latent]
-  float* value;     // [T][heads][v]
-  float* gate;      // [T][heads][v]
+  float* q_a;             // [T][q_lora]
+  float* q;               // [T][heads][nope + rope]
+  float* kv_a;            // [T][latent + rope]
+  float* absorbed;        // [T][heads][latent + rope]
+  float* context;         // [T][heads][latent]
+  float* value;           // [T][heads][v]
+  float* gate;            // [T][heads][v]
+  float* attention;       // packed queries of latent_attention()
+  float* packed_context;  // [heads] contexts packed for their products
 };
 
 struct DenseScratch {
@@ -76,6 +77,7 @@ class Workspace {
   float* normed = nullptr;      // [T][E]
   float* branch = nullptr;      // [T][E] output of attention or MLP
   float* scores = nullptr;      // [T][blocks + 1] of an aggregation
+  float* packed = nullptr;      // a batch packed for its products
   KdaScratch kda = {};          // the four share memory
   MlaScratch mla = {};
   DenseScratch dense = {};

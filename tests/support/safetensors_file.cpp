@@ -61,6 +61,10 @@ std::vector<std::int32_t> SafetensorsFile::integers(const std::string& name) con
   return values<std::int32_t>(name, "I32");
 }
 
+std::vector<std::uint16_t> SafetensorsFile::halves(const std::string& name) const {
+  return values<std::uint16_t>(name, "BF16");
+}
+
 std::vector<std::uint8_t> SafetensorsFile::bytes(const std::string& name) const {
   return values<std::uint8_t>(name, "U8");
 }

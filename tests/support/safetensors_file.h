@@ -20,11 +20,12 @@ class SafetensorsFile {
   [[nodiscard]] std::vector<std::string> names() const;
   [[nodiscard]] std::vector<std::uint64_t> shape(const std::string& name) const;
 
-  // Values of an F32, F64, I32 or U8 tensor; std::out_of_range when it is not there, and
+  // Values of an F32, F64, I32, BF16 or U8 tensor; std::out_of_range when it is not there, and
   // std::runtime_error when it is of another type.
   [[nodiscard]] std::vector<float> floats(const std::string& name) const;
   [[nodiscard]] std::vector<double> doubles(const std::string& name) const;
   [[nodiscard]] std::vector<std::int32_t> integers(const std::string& name) const;
+  [[nodiscard]] std::vector<std::uint16_t> halves(const std::string& name) const;  // BF16 bits
   [[nodiscard]] std::vector<std::uint8_t> bytes(const std::string& name) const;
 
   // The only value of an F32 tensor [1].

@@ -1,0 +1,10 @@
+// The Vector of the instruction set that the including file is compiled for.
+#pragma once
+
+#if defined(__AVX512F__)
+#include "kernels/simd/vector_avx512.h"
+#elif defined(__AVX2__) && defined(__FMA__)
+#include "kernels/simd/vector_avx2.h"
+#else
+#error "compiled without the flags of an instruction set; see src/CMakeLists.txt"
+#endif
