@@ -28,44 +28,47 @@ using test::parse;
 using test::throws;
 using test::without;
 
-void expect_small_model(const ModelConfig& config) {
-  EXPECT_EQ(config.hidden_size, 128U);
-  EXPECT_EQ(config.num_hidden_layers, 5U);
-  EXPECT_EQ(config.vocab_size, 256U);
-  EXPECT_EQ(config.rms_norm_eps, 1e-5);
-  EXPECT_EQ(config.kda_num_heads, 4U);
-  EXPECT_EQ(config.kda_head_dim, 16U);
-  EXPECT_EQ(config.short_conv_kernel_size, 3U);
-  EXPECT_EQ(config.gate_lower_bound, -5.0);
-  EXPECT_EQ(config.is_mla, (std::vector<bool>{false, false, false, true, true}));
-  EXPECT_EQ(config.num_attention_heads, 6U);
-  EXPECT_EQ(config.q_lora_rank, 64U);
-  EXPECT_EQ(config.kv_lora_rank, 40U);
-  EXPECT_EQ(config.qk_nope_head_dim, 24U);
-  EXPECT_EQ(config.qk_rope_head_dim, 8U);
-  EXPECT_EQ(config.v_head_dim, 20U);
-  EXPECT_TRUE(config.mla_use_output_gate);
-  EXPECT_EQ(config.num_experts, 9U);
-  EXPECT_EQ(config.num_experts_per_token, 2U);
-  EXPECT_EQ(config.num_shared_experts, 3U);
-  EXPECT_EQ(config.routed_expert_hidden_size, 64U);
-  EXPECT_EQ(config.moe_intermediate_size, 96U);
-  EXPECT_EQ(config.routed_scaling_factor, 1.5);
-  EXPECT_FALSE(config.moe_renormalize);
-  EXPECT_TRUE(config.latent_moe_use_norm);
-  EXPECT_EQ(config.first_k_dense_replace, 1U);
-  EXPECT_EQ(config.intermediate_size, 112U);
-  EXPECT_EQ(config.attn_res_block_size, 2U);
-  EXPECT_EQ(config.situ_beta, 4.0);
-  EXPECT_EQ(config.situ_linear_beta, 25.0);
+// What the small configs of support/configs.h say.
+ModelConfig small_model() {
+  ModelConfig config;
+  config.hidden_size = 128;
+  config.num_hidden_layers = 5;
+  config.vocab_size = 256;
+  config.rms_norm_eps = 1e-5;
+  config.kda_num_heads = 4;
+  config.kda_head_dim = 16;
+  config.short_conv_kernel_size = 3;
+  config.gate_lower_bound = -5.0;
+  config.is_mla = {false, false, false, true, true};
+  config.num_attention_heads = 6;
+  config.q_lora_rank = 64;
+  config.kv_lora_rank = 40;
+  config.qk_nope_head_dim = 24;
+  config.qk_rope_head_dim = 8;
+  config.v_head_dim = 20;
+  config.mla_use_output_gate = true;
+  config.num_experts = 9;
+  config.num_experts_per_token = 2;
+  config.num_shared_experts = 3;
+  config.routed_expert_hidden_size = 64;
+  config.moe_intermediate_size = 96;
+  config.routed_scaling_factor = 1.5;
+  config.moe_renormalize = false;
+  config.latent_moe_use_norm = true;
+  config.first_k_dense_replace = 1;
+  config.intermediate_size = 112;
+  config.attn_res_block_size = 2;
+  config.situ_beta = 4.0;
+  config.situ_linear_beta = 25.0;
+  return config;
 }
 
 TEST(ConfigReader, ReadsTheNestedShape) {
-  expect_small_model(parse(test::nested_config()));
+  EXPECT_EQ(parse(test::nested_config()), small_model());
 }
 
 TEST(ConfigReader, ReadsTheFlatShape) {
-  expect_small_model(parse(test::flat_config()));
+  EXPECT_EQ(parse(test::flat_config()), small_model());
 }
 
 TEST(ConfigReader, KdaHeadsComeFromLinearAttnConfigNotFromTextConfig) {
@@ -74,7 +77,7 @@ TEST(ConfigReader, KdaHeadsComeFromLinearAttnConfigNotFromTextConfig) {
   document["text_config"]["head_dim"] = 78;
   document["text_config"]["kda_num_heads"] = 79;
   document["num_heads"] = 80;
-  expect_small_model(parse(document));
+  EXPECT_EQ(parse(document), small_model());
   // Nor do these keys stand in for absent ones.
   EXPECT_TRUE(config_refused(without(document, "text_config.linear_attn_config.num_heads"),
                              {"text_config.linear_attn_config.num_heads"}));
@@ -84,7 +87,7 @@ TEST(ConfigReader, TopLevelKeysDoNotOverrideTheNestedModel) {
   json document = test::nested_config();
   document["hidden_size"] = 4096;
   document["vocab_size"] = "not ours";
-  expect_small_model(parse(document));
+  EXPECT_EQ(parse(document), small_model());
 }
 
 TEST(ConfigReader, EveryRequiredNameIsNamedWhenItIsMissing) {
@@ -209,7 +212,7 @@ TEST(ConfigReader, FilesThatCannotBeReadAreRefused) {
   EXPECT_TRUE(throws(ErrorKind::kConfig, {"large.json", "too large", "4194304"},
                      [&] { read(dir.path() / "large.json"); }));
   test::write_file(dir.path() / "good.json", test::nested_config().dump(2));
-  expect_small_model(read_config(dir.path() / "good.json"));
+  EXPECT_EQ(read_config(dir.path() / "good.json"), small_model());
 }
 
 // Configs of others.

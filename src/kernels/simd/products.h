@@ -34,7 +34,7 @@ constexpr std::size_t smaller(std::size_t a, std::size_t b) {
 
 // True when the vectors are packed and multiplied one by one.
 constexpr bool is_single(std::size_t cols, std::size_t count) {
-  return count == 1 || cols % kGroup != 0;
+  return count == 1 || cols == 0 || cols % kGroup != 0;
 }
 
 constexpr std::size_t packed_floats(std::size_t cols, std::size_t count) {
