@@ -19,7 +19,7 @@ struct EngineOptions {
   std::filesystem::path model_dir;
   std::optional<std::filesystem::path> config_path = {};  // instead of model_dir/config.json
   std::optional<std::size_t> layers = {};  // the first N layers alone; later shards may be missing
-  int threads = 0;                         // 0: OMP_NUM_THREADS, else the CPUs the process may use
+  int threads = 0;  // 0: OMP_NUM_THREADS, else the physical cores the process may use
   // When it becomes true, loading stops, and a forward pass stops before its next layer.
   const std::atomic<bool>* stop = nullptr;
 };
@@ -73,7 +73,7 @@ using ResidualObserver =
 class Engine {
  public:
   // Reads the config, the headers of all shards and every weight that the run uses. Throws Error:
-  // kConfig, kUsage (layers), kCheckpoint, kIo, kExpertIo, kMemory, kInterrupted.
+  // kConfig, kUsage (layers, K3_ISA), kCheckpoint, kIo, kExpertIo, kMemory, kInterrupted.
   explicit Engine(const EngineOptions& options);
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -85,6 +85,9 @@ class Engine {
   [[nodiscard]] const ModelConfig& config() const;
 
   [[nodiscard]] const LoadReport& load_report() const;
+
+  // Name of the instruction set whose kernels run: "scalar", "avx2", "avx512".
+  [[nodiscard]] const char* isa() const;
 
   [[nodiscard]] int threads() const;
 

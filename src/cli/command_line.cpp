@@ -51,7 +51,7 @@ void add_generation_options(CLI::App& app, RawOptions& raw) {
       ->capture_default_str()
       ->group("Generation");
   app.add_option("--threads", command.threads,
-                 "Threads; by default OMP_NUM_THREADS or the CPUs the process may use")
+                 "Threads; by default OMP_NUM_THREADS or the physical cores the process may use")
       ->type_name("N")
       ->check(CLI::Range(1, kMaxThreads))
       ->group("Generation");

@@ -16,14 +16,16 @@ double gigabytes(std::uint64_t bytes) {
 
 }  // namespace
 
-void print_config(const ModelConfig& config, int threads) {
+void print_config(const Engine& engine) {
+  const ModelConfig& config = engine.config();
+  const int threads = engine.threads();
   const auto mla =
       static_cast<std::size_t>(std::count(config.is_mla.begin(), config.is_mla.end(), true));
   std::printf(
       "config: %zu layers (%zu KDA, %zu MLA), hidden %zu, vocabulary %zu, %zu experts, "
-      "top %zu, %d thread%s\n",
+      "top %zu, %s, %d thread%s\n",
       config.num_hidden_layers, config.num_hidden_layers - mla, mla, config.hidden_size,
-      config.vocab_size, config.num_experts, config.num_experts_per_token, threads,
+      config.vocab_size, config.num_experts, config.num_experts_per_token, engine.isa(), threads,
       threads == 1 ? "" : "s");
 }
 

@@ -8,7 +8,7 @@
 
 namespace k3::cli {
 
-void print_config(const ModelConfig& config, int threads);
+void print_config(const Engine& engine);
 void print_load(const LoadReport& report);
 void print_step_header();
 void print_step(const GenerateStep& step);

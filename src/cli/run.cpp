@@ -66,7 +66,7 @@ int run_command(const CommandLine& command) {
     std::fprintf(stderr, "k3: warning: %s\n", record.warning().c_str());
   }
   Engine engine(options);
-  print_config(engine.config(), engine.threads());
+  print_config(engine);
   print_load(engine.load_report());
   const RunRecord::Content content = command.tf_check
                                          ? run_teacher_forcing(engine, command)

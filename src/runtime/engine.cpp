@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "base/host.h"
 #include "base/parallel.h"
 #include "io/config_reader.h"
+#include "kernels/isa.h"
 #include "model/text_model.h"
 #include "runtime/checkpoint.h"
 #include "runtime/expert_store.h"
@@ -35,6 +37,14 @@ void check_memory(const runtime::Checkpoint& checkpoint) {
                  .expected = "at most " + std::to_string(usable) + ", 95% of what is available",
                  .found = std::to_string(needed)});
   }
+}
+
+// The number asked for, else what OMP_NUM_THREADS made OpenMP's default, else the physical cores.
+int choose_threads(int asked) {
+  if (asked > 0) {
+    return asked;
+  }
+  return std::getenv("OMP_NUM_THREADS") != nullptr ? thread_count() : default_threads();
 }
 
 class CheckpointVectors final : public model::VectorReader {
@@ -88,7 +98,8 @@ struct Engine::Impl {
   explicit Impl(const EngineOptions& options)
       : config(load_config(options)),
         stop(options.stop),
-        threads(options.threads > 0 ? options.threads : thread_count()),
+        isa(kernels::kernels().name),
+        threads(choose_threads(options.threads)),
         checkpoint(open(options)) {
     check_memory(checkpoint);
     const Clock::time_point start = Clock::now();
@@ -114,6 +125,7 @@ struct Engine::Impl {
 
   ModelConfig config;
   const std::atomic<bool>* stop;
+  const char* isa;
   int threads;
   LoadReport report;
   runtime::Checkpoint checkpoint;
@@ -132,6 +144,10 @@ const ModelConfig& Engine::config() const {
 
 const LoadReport& Engine::load_report() const {
   return impl_->report;
+}
+
+const char* Engine::isa() const {
+  return impl_->isa;
 }
 
 int Engine::threads() const {

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "kernels/isa.h"
 #include "support/model_answers.h"
 #include "support/numbers.h"
 #include "support/paths.h"
@@ -123,6 +124,32 @@ TEST_F(Program, ModesThreadsAndChunksGiveTheSameLogits) {
     expected = expected.empty() ? found : expected;
     EXPECT_TRUE(test::same_bits(found, expected)) << options.front();
   }
+}
+
+// K3_ISA forces the kernels; every set that the machine has gives the same logits.
+TEST_F(Program, EveryInstructionSetGivesTheSameLogits) {
+  const std::string ids = "9,8,7,6,5,4,3,2,1,11,12,13,14,15,16,17,18,19,20";
+  std::vector<float> expected;
+  for (const kernels::KernelTable* table : kernels::supported_tables()) {
+    const fs::path logits = dir_.path() / "logits.bin";
+    const ProgramResult result = test::run_program(
+        {"/usr/bin/env", std::string("K3_ISA=") + table->name, K3_EXECUTABLE, demo(), "--ids", ids,
+         "--gen", "1", "--out", out().string(), "--dump-logits", logits.string()});
+    ASSERT_EQ(result.status, 0) << result.err;
+    EXPECT_TRUE(has(result.out, std::string(", ") + table->name + ", "));
+    const std::vector<float> found = test::read_floats(logits);
+    expected = expected.empty() ? found : expected;
+    EXPECT_TRUE(test::same_bits(found, expected)) << table->name;
+  }
+}
+
+TEST_F(Program, AnUnknownInstructionSetIsStatus2WithTheChoices) {
+  const ProgramResult result = test::run_program(
+      {"/usr/bin/env", "K3_ISA=mmx", K3_EXECUTABLE, demo(), "--ids", "1", "--out", out().string()});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_TRUE(has(result.err, "scalar"));
+  EXPECT_TRUE(has(result.err, "\"mmx\""));
+  EXPECT_EQ(result.out, "");
 }
 
 TEST_F(Program, TeacherForcingCountsAgreement) {

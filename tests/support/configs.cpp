@@ -7,29 +7,29 @@ using nlohmann::json;
 
 // Keys whose names and place are the same in both shapes, below text_config in the nested one.
 const std::vector<std::string>& common_keys() {
-  static const std::vector<std::string> keys = {"hidden_size",
-                                                "num_hidden_layers",
-                                                "vocab_size",
-                                                "rms_norm_eps",
-                                                "num_attention_heads",
-                                                "q_lora_rank",
-                                                "kv_lora_rank",
-                                                "qk_nope_head_dim",
-                                                "qk_rope_head_dim",
-                                                "v_head_dim",
-                                                "mla_use_output_gate",
-                                                "num_experts",
-                                                "num_experts_per_token",
-                                                "num_shared_experts",
-                                                "routed_expert_hidden_size",
-                                                "moe_intermediate_size",
-                                                "routed_scaling_factor",
-                                                "moe_renormalize",
-                                                "latent_moe_use_norm",
-                                                "first_k_dense_replace",
-                                                "intermediate_size",
-                                                "attn_res_block_size"};
-  return keys;
+  static const std::vector<std::string> kKeys = {"hidden_size",
+                                                 "num_hidden_layers",
+                                                 "vocab_size",
+                                                 "rms_norm_eps",
+                                                 "num_attention_heads",
+                                                 "q_lora_rank",
+                                                 "kv_lora_rank",
+                                                 "qk_nope_head_dim",
+                                                 "qk_rope_head_dim",
+                                                 "v_head_dim",
+                                                 "mla_use_output_gate",
+                                                 "num_experts",
+                                                 "num_experts_per_token",
+                                                 "num_shared_experts",
+                                                 "routed_expert_hidden_size",
+                                                 "moe_intermediate_size",
+                                                 "routed_scaling_factor",
+                                                 "moe_renormalize",
+                                                 "latent_moe_use_norm",
+                                                 "first_k_dense_replace",
+                                                 "intermediate_size",
+                                                 "attn_res_block_size"};
+  return kKeys;
 }
 
 }  // namespace
