@@ -14,6 +14,7 @@ readonly BUILD_PACKAGES=(
   g++ cmake ninja-build
   libcli11-dev nlohmann-json3-dev libsimdjson-dev
   libgtest-dev libgmock-dev libbenchmark-dev
+  libsimde-dev # AVX-512 kernels are tested in emulation where the processor lacks them
 )
 readonly CI_PACKAGES=(
   clang clang-format clang-tidy libclang-rt-14-dev libomp-dev # tidy parses omp.h with clang

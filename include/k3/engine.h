@@ -94,7 +94,7 @@ class Engine {
   // Throws Error(kMemory).
   [[nodiscard]] Session new_session();
 
-  // Runs new tokens of several sessions together. logits: [wanted][V], in the order of the steps
+  // Runs new tokens of several sessions together; one call at a time per engine. logits: [wanted][V], in the order of the steps
   // and of their logit_rows. Every result is the same bits as if its session ran alone, token by
   // token. Throws std::invalid_argument on an empty or repeated step, Error(kUsage) on a token id
   // not below V, Error(kNonFinite) naming the layer, Error(kInterrupted), and read errors; the

@@ -4,6 +4,7 @@
 // over rows, heads or tokens, never over a sum, so that results do not depend on the thread count.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 
 #if defined(_OPENMP)
@@ -32,21 +33,29 @@ inline void set_thread_count(int threads) noexcept {
 #endif
 }
 
-// Work below which waking the threads costs more than it saves, in element operations.
-inline constexpr std::size_t kMinParallelWork = 65536;
+// Work below which waking the threads costs more than it saves, in element operations: some tens of
+// microseconds of vector code.
+inline constexpr std::size_t kMinParallelWork = std::size_t{1} << 20;
+
+// The bound in use. Tests set it to 0, so that threads share small work too.
+inline std::atomic<std::size_t>& min_parallel_work() noexcept {
+  static std::atomic<std::size_t> work = kMinParallelWork;
+  return work;
+}
 
 // Calls body(index) for every index below `count`, each exactly once, on all threads. `item_work`
 // is the rough number of element operations of one call; little work runs on the caller alone.
 template <typename Body>
 void parallel_for(std::size_t count, std::size_t item_work, const Body& body) noexcept {
 #if defined(_OPENMP)
-  if (count > 1 && count * item_work >= kMinParallelWork && omp_get_max_threads() > 1) {
+  if (count > 1 && count * item_work >= min_parallel_work().load(std::memory_order_relaxed) &&
+      omp_get_max_threads() > 1) {
 #pragma omp parallel
     {
       const ScopedFloatEnvironment environment;
 #pragma omp for schedule(static)
       for (std::size_t index = 0; index < count; ++index) {
-        body(index);
+        body(index);  // NOLINT(openmp-exception-escape): bodies do not throw
       }
     }
     return;

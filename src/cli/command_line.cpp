@@ -132,7 +132,8 @@ ParseResult parse_command_line(int argc, const char* const* argv) {
     std::ostringstream out;
     std::ostringstream err;
     const int status = app.exit(error, out, err);
-    return {std::nullopt, out.str() + err.str(), status == 0 ? 0 : usage_status};
+    return {std::nullopt, status == 0 ? out.str() : "k3: " + err.str(),
+            status == 0 ? 0 : usage_status};
   } catch (const Error& error) {
     return {std::nullopt, std::string("k3: ") + error.what() + "\n", usage_status};
   }

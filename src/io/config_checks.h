@@ -9,7 +9,7 @@
 
 namespace k3::io {
 
-// Largest value of a size: ids and layer numbers are written as int32 (docs/formats.md, outputs).
+// Largest value of a size: token ids are int32.
 inline constexpr std::size_t kMaxConfigSize = std::numeric_limits<std::int32_t>::max();
 
 inline constexpr std::size_t kMaxLayers = 4096;  // released: 93

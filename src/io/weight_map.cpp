@@ -10,7 +10,7 @@ namespace k3::io {
 namespace {
 
 constexpr const char* kFileName = "model.safetensors.index.json";
-constexpr std::uint64_t kMaxBytes = std::uint64_t{256} << 20U;  // released: about 60 MB
+constexpr std::uint64_t kMaxBytes = std::uint64_t{256} << 20U;  // released: about 48 MB
 
 }  // namespace
 

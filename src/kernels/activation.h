@@ -5,7 +5,7 @@
 
 namespace k3::kernels {
 
-// The two caps of SiTU-GLU (model.md 1: b1 = 4, b2 = 25).
+// The two caps of SiTU-GLU (numerics.md 1: b1 = 4, b2 = 25).
 struct SituBetas {
   float gate = 0.0F;    // b1
   float linear = 0.0F;  // b2

@@ -39,7 +39,9 @@ class HeadGroup {
   // Adds the first `count` positions of a block.
   void attend(const float* block, std::size_t count) {
     const std::size_t width = attention_.latent + attention_.rope;
-    std::array<float, kHeadGroup * kKeyBlock> scores;  // [head][kKeyBlock]
+    // [head][kKeyBlock], written before it is read
+    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init)
+    std::array<float, kHeadGroup * kKeyBlock> scores;
     kernels().f32.multiply({block, count, width, width}, packed_, heads_,
                            {scores.data(), kKeyBlock});
     for (std::size_t h = 0; h < heads_; ++h) {

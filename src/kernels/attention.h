@@ -1,4 +1,4 @@
-// Gated MLA on latents (model.md 5): scores and weighted sums over the cached positions.
+// Gated MLA on latents (numerics.md 5): scores and weighted sums over the cached positions.
 #pragma once
 
 #include <cstddef>

@@ -36,8 +36,8 @@ std::atomic<const KernelTable*>& chosen() {
 }  // namespace
 
 std::span<const KernelTable* const> supported_tables() {
-  static const std::vector<const KernelTable*> tables = find_supported();
-  return tables;
+  static const std::vector<const KernelTable*> kTables = find_supported();
+  return kTables;
 }
 
 const KernelTable& table_of(std::string_view name) {

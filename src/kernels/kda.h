@@ -1,4 +1,4 @@
-// Kimi Delta Attention: convolution, decay and state update (model.md 4).
+// Kimi Delta Attention: convolution, decay and state update (numerics.md 4).
 #pragma once
 
 #include <cstddef>

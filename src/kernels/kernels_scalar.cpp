@@ -55,7 +55,7 @@ using Lanes = std::array<float, kLanes>;
 
 // The tree over the lanes.
 float reduce_lanes(const Lanes& lanes) {
-  std::array<float, kLanes / 2> s;
+  std::array<float, kLanes / 2> s = {};
   for (std::size_t j = 0; j < s.size(); ++j) {
     s[j] = lanes[2 * j] + lanes[2 * j + 1];
   }

@@ -29,7 +29,7 @@ struct ResidualSources {
   std::size_t width = 0;
 };
 
-// Block attention residuals, model.md 3: for each token, a softmax over the sources weighs the raw
+// Block attention residuals, numerics.md 3: for each token, a softmax over the sources weighs the raw
 // sources. score_s = sum(source_s * weight) / sqrt(mean(source_s^2) + eps), in double, in order;
 // out[i] = sum over s of p_s * source_s[i] by fused multiply-adds, source after source.
 // scores: [tokens][sources] scratch; out: [tokens][width], not one of the sources. Tokens are

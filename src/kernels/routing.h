@@ -1,4 +1,4 @@
-// Selection and combining weights of the routed experts (model.md 6.1).
+// Selection and combining weights of the routed experts (numerics.md 6.1).
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// model.md 3: a decoder layer with block attention residuals.
+// numerics.md 3: a decoder layer with block attention residuals.
 
 #include <algorithm>
 #include <stdexcept>

@@ -1,4 +1,4 @@
-// model.md 4: Kimi Delta Attention.
+// numerics.md 4: Kimi Delta Attention.
 
 #include <cmath>
 

@@ -48,12 +48,12 @@ void multiply_tiles(
     WeightTape& tape, MatrixId id, const kernels::Batch& x, float* scratch, DenseOutput out);
 
 // Each stage reads work.normed [T][E] and leaves its result in work.branch [T][E].
-void kda_attention(const LayerContext& ctx);  // model.md 4
-void mla_attention(const LayerContext& ctx);  // model.md 5
-void latent_moe(const LayerContext& ctx);     // model.md 6
-void dense_mlp(const LayerContext& ctx);      // model.md 6, last line
+void kda_attention(const LayerContext& ctx);  // numerics.md 4
+void mla_attention(const LayerContext& ctx);  // numerics.md 5
+void latent_moe(const LayerContext& ctx);     // numerics.md 6
+void dense_mlp(const LayerContext& ctx);      // numerics.md 6, last line
 
-// model.md 3. Advances work.residual [T][E] by one layer; `stack` counts the snapshots in
+// numerics.md 3. Advances work.residual [T][E] by one layer; `stack` counts the snapshots in
 // work.snapshots and grows on a boundary layer.
 void decoder_layer(const LayerContext& ctx, std::size_t& stack);
 

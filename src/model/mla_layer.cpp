@@ -1,4 +1,4 @@
-// model.md 5: Gated MLA without rotation, on latents, with Wkv_b absorbed into query and output.
+// numerics.md 5: Gated MLA without rotation, on latents, with Wkv_b absorbed into query and output.
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-// model.md 6: Stable LatentMoE and the dense MLP of the first layers.
+// numerics.md 6: Stable LatentMoE and the dense MLP of the first layers.
 
 #include <algorithm>
 #include <atomic>

@@ -3,6 +3,7 @@
 #include <array>
 #include <map>
 
+#include "base/float_environment.h"
 #include "kernels/elementary.h"
 
 namespace k3::model {
@@ -94,6 +95,7 @@ std::size_t ModelVectors::bytes() const {
 
 ModelVectors load_vectors(const ModelConfig& config, VectorReader& reader) {
   using enum TensorRole;
+  const ScopedFloatEnvironment environment;
   ModelVectors vectors;
   for (std::size_t layer = 0; layer < config.num_hidden_layers; ++layer) {
     VectorsByRole by_role;

@@ -1,6 +1,6 @@
 // Every tensor of a text model, declared once: name, shape, kind, whether the run uses it.
 //
-// The same declaration serves the checkpoint's binding, the packed trunk, the census and the tests.
+// The same declaration serves the checkpoint's binding, the replica tool and the tests.
 // Source of names and shapes: docs/formats.md, section "Tensors".
 #pragma once
 

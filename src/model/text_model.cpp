@@ -10,6 +10,7 @@
 #include "k3/errors.h"
 
 #include "base/float_bits.h"
+#include "base/float_environment.h"
 #include "kernels/norms.h"
 #include "model/layer.h"
 
@@ -138,6 +139,7 @@ void TextModel::project_logits(std::span<const SequenceInput> inputs,
 void TextModel::forward(std::span<const SequenceInput> inputs,
                         std::span<float> logits,
                         const PassHooks& hooks) {
+  const ScopedFloatEnvironment environment;
   check_inputs(config_, inputs, logits.size());
   std::size_t tokens = 0;
   for (const SequenceInput& input : inputs) {

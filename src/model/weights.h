@@ -48,6 +48,11 @@ class Tile {
 // The matrices of one forward pass, in the order of for_each_tape_matrix(), each cut into tiles.
 class WeightTape {
  public:
+  WeightTape() = default;
+  WeightTape(const WeightTape&) = delete;
+  WeightTape& operator=(const WeightTape&) = delete;
+  WeightTape(WeightTape&&) = delete;
+  WeightTape& operator=(WeightTape&&) = delete;
   virtual ~WeightTape() = default;
 
   // Starts a pass at the first tile.
@@ -58,11 +63,6 @@ class WeightTape {
 
   // Row `token` of the embedding, widened to float32: out[E].
   virtual void read_embedding(std::size_t token, std::span<float> out) = 0;
-
- protected:
-  WeightTape() = default;
-  WeightTape(const WeightTape&) = default;
-  WeightTape& operator=(const WeightTape&) = default;
 
  private:
   friend class Tile;
@@ -113,6 +113,11 @@ class ExpertLease {
 // The routed experts of all layers.
 class ExpertSource {
  public:
+  ExpertSource() = default;
+  ExpertSource(const ExpertSource&) = delete;
+  ExpertSource& operator=(const ExpertSource&) = delete;
+  ExpertSource(ExpertSource&&) = delete;
+  ExpertSource& operator=(ExpertSource&&) = delete;
   virtual ~ExpertSource() = default;
 
   // Announces the distinct experts that a layer will use. The previous announcement has been
@@ -121,11 +126,6 @@ class ExpertSource {
 
   // The next announced expert that has arrived, in any order. Waits; throws Error(kExpertIo).
   [[nodiscard]] virtual ExpertLease next() = 0;
-
- protected:
-  ExpertSource() = default;
-  ExpertSource(const ExpertSource&) = default;
-  ExpertSource& operator=(const ExpertSource&) = default;
 
  private:
   friend class ExpertLease;
@@ -141,16 +141,16 @@ inline ExpertLease::~ExpertLease() {
 // Reads the small vectors at start.
 class VectorReader {
  public:
+  VectorReader() = default;
+  VectorReader(const VectorReader&) = delete;
+  VectorReader& operator=(const VectorReader&) = delete;
+  VectorReader(VectorReader&&) = delete;
+  VectorReader& operator=(VectorReader&&) = delete;
   virtual ~VectorReader() = default;
 
   // The values of a kVector tensor in storage order, widened to float32. With `longer_ok` only the
   // first shape[0] of them.
   virtual void read(const TensorSpec& spec, std::span<float> out) = 0;
-
- protected:
-  VectorReader() = default;
-  VectorReader(const VectorReader&) = default;
-  VectorReader& operator=(const VectorReader&) = default;
 };
 
 }  // namespace k3::model

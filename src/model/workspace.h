@@ -11,7 +11,7 @@
 
 namespace k3::model {
 
-// Symbols as in model.md: E hidden, H heads, D head width, P = H*D, L latent, I expert inner width,
+// Symbols as in numerics.md: E hidden, H heads, D head width, P = H*D, L latent, I expert inner width,
 // F dense inner width, N experts, k experts per token, S shared experts; T tokens of the pass.
 
 struct KdaScratch {

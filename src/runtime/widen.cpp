@@ -1,28 +1,13 @@
 #include "runtime/widen.h"
 
-#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <stdexcept>
 
+#include "base/float_bits.h"
+
 namespace k3::runtime {
 namespace {
-
-float from_bf16(std::uint16_t bits) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16U);
-}
-
-float from_f16(std::uint16_t bits) {
-  const std::uint32_t sign = (bits & 0x8000U) << 16U;
-  const std::uint32_t exponent = (bits >> 10U) & 0x1fU;
-  const std::uint32_t fraction = bits & 0x3ffU;
-  if (exponent == 0) {  // zero or subnormal: fraction * 2^-24
-    const float magnitude = static_cast<float>(fraction) * 0x1p-24F;
-    return std::bit_cast<float>(std::bit_cast<std::uint32_t>(magnitude) | sign);
-  }
-  const std::uint32_t wide = exponent == 0x1f ? 0xffU : exponent + (127 - 15);
-  return std::bit_cast<float>(sign | (wide << 23U) | (fraction << 13U));
-}
 
 template <float (*kConvert)(std::uint16_t)>
 void widen_halves(std::span<const std::byte> bytes, std::span<float> out) {
@@ -41,9 +26,9 @@ void widen(DType dtype, std::span<const std::byte> bytes, std::span<float> out) 
   }
   switch (dtype) {
     case DType::kBf16:
-      return widen_halves<from_bf16>(bytes, out);
+      return widen_halves<bf16_to_float>(bytes, out);
     case DType::kF16:
-      return widen_halves<from_f16>(bytes, out);
+      return widen_halves<f16_to_float>(bytes, out);
     case DType::kF32:
       if (!out.empty()) {
         std::memcpy(out.data(), bytes.data(), bytes.size());

@@ -60,7 +60,7 @@ class Program : public testing::Test {
 
   // A copy of the demo model that a test may damage.
   [[nodiscard]] fs::path copy_of_demo() const {
-    const fs::path copy = dir_.path() / "model";
+    fs::path copy = dir_.path() / "model";
     fs::copy(demo(), copy);
     return copy;
   }

@@ -270,7 +270,7 @@ TEST_P(EveryTable, KdaOfEveryWidth) {
   }
 }
 
-// One in 257 of all floats; scripts/check-elementary.sh runs all of them.
+// One in 257 of all floats; scripts/check-elementary.sh takes all of them.
 void expect_elementary(const KernelTable& table, std::uint64_t step) {
   constexpr std::size_t kChunk = 1 << 16;
   std::vector<float> values;

@@ -168,6 +168,7 @@ TEST_F(PeerOps, ResidualAggregation) {
     sources[source][token * 128 + i % 128] = snapshots[i];
   }
   std::vector<const float*> pointers;
+  pointers.reserve(sources.size() + 1);
   for (const std::vector<float>& source : sources) {
     pointers.push_back(source.data());
   }

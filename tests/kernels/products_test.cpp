@@ -73,7 +73,7 @@ Sample bf16_sample(std::size_t rows, std::size_t cols, unsigned seed) {
   return s;
 }
 
-// Scales from `scale_choices`, codes random; values by the definition of model.md 7.
+// Scales from `scale_choices`, codes random; values by the definition of numerics.md 7.
 Sample mxfp4_sample(std::size_t rows,
                     std::size_t cols,
                     unsigned seed,
@@ -147,7 +147,7 @@ TEST(Products, Mxfp4FollowsTheContract) {
   }
 }
 
-// Scale 254 overflows for the codes 4 and 6 (2^129), as exact multiplication in float32 does.
+// The largest scales overflow (254 from 2 on, 253 from 4 on), as exact multiplication in float32 does.
 TEST(Products, Mxfp4ValuesAtEveryScaleAreExact) {
   for (unsigned scale = 0; scale < 256; ++scale) {
     const Sample s = mxfp4_sample(2, 64, 7 + scale, {static_cast<std::uint8_t>(scale)});
@@ -238,7 +238,7 @@ TEST(Products, OutputStrideLeavesNeighboursAlone) {
   EXPECT_EQ(y[8], 7.0F);
 }
 
-// engine.md 3: rms error at most 2.0e-7, maximum at most 1.0e-6 of the outputs' rms.
+// docs/numerics.md, error bounds: rms error at most 2.0e-7, maximum at most 1.0e-6 of the outputs' rms.
 void expect_error_bound(std::size_t cols, bool outliers) {
   constexpr std::size_t kRows = 200;
   const Sample s = [&] {

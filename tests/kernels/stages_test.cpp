@@ -89,7 +89,7 @@ TEST(ShortConvolution, AnySplitOfTheTokensGivesTheSameBits) {
   }
 }
 
-// One step against model.md 4.6 in double.
+// One step against numerics.md 4.6 in double.
 TEST(KdaRecurrence, FollowsTheFormula) {
   constexpr std::size_t kWidth = 24;
   const std::vector<float> q = test::normal_values(kWidth, 8);

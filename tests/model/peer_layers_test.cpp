@@ -133,7 +133,7 @@ class PeerLayer {
   }
 
   // Snapshots [token][block][E] of the recording to [block][token][E].
-  void set_snapshots(const std::vector<float>& recorded, std::size_t blocks) {
+  void set_snapshots(const std::vector<float>& recorded, std::size_t blocks) const {
     const std::size_t tokens = span_.count;
     for (std::size_t i = 0; i < recorded.size(); ++i) {
       const std::size_t token = i / (blocks * 128);
@@ -207,7 +207,7 @@ std::map<TensorRole, std::string> kda_names(bool whole_layer) {
   }
   for (auto& [role, name] : names) {
     const bool bare = role == kKdaALog || role == kKdaDtBias;
-    name = "self_attn_" + name + (bare ? "" : "_weight");
+    name.insert(0, "self_attn_").append(bare ? "" : "_weight");
   }
   return names;
 }

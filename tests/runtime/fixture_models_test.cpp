@@ -47,7 +47,7 @@ class FixtureModel : public testing::TestWithParam<const char*> {
   }
 };
 
-// model.md 9 and issue gates: at least 20 greedy tokens, both modes.
+// At least 20 greedy tokens, in both modes.
 TEST_P(FixtureModel, GreedyTokensIncrementalAndFullRecompute) {
   Engine engine(options());
   for (const PromptAnswer& answer : answers()) {
@@ -93,6 +93,7 @@ TEST_P(FixtureModel, ThreadsDoNotChangeBits) {
   const PromptAnswer answer = answers().front();
   std::vector<float> expected;
   for (const int threads : {1, 2, 3, 7}) {
+    const test::ScopedThreads scope(threads);
     Engine engine(options(threads));
     const std::vector<float> logits = test::all_logits(engine, answer.full_ids(), 0);
     expected = expected.empty() ? logits : expected;

@@ -117,12 +117,14 @@ std::vector<std::uint16_t> to_bf16(std::span<const float> values) {
   return bits;
 }
 
-ScopedThreads::ScopedThreads(int threads) : saved_(thread_count()) {
+ScopedThreads::ScopedThreads(int threads)
+    : saved_threads_(thread_count()), saved_work_(min_parallel_work().exchange(0)) {
   set_thread_count(threads);
 }
 
 ScopedThreads::~ScopedThreads() {
-  set_thread_count(saved_);
+  set_thread_count(saved_threads_);
+  min_parallel_work() = saved_work_;
 }
 
 }  // namespace k3::test

@@ -38,7 +38,7 @@ namespace k3::test {
 
 [[nodiscard]] std::vector<std::uint16_t> to_bf16(std::span<const float> values);
 
-// Sets the number of threads for a scope.
+// For a scope: the number of threads, and that they share even the smallest work.
 class ScopedThreads {
  public:
   explicit ScopedThreads(int threads);
@@ -47,7 +47,8 @@ class ScopedThreads {
   ScopedThreads& operator=(const ScopedThreads&) = delete;
 
  private:
-  int saved_;
+  int saved_threads_;
+  std::size_t saved_work_;
 };
 
 }  // namespace k3::test

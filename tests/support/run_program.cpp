@@ -26,6 +26,7 @@ bool drain(int descriptor, std::string& text) {
 
 pid_t start(const std::vector<std::string>& argv, int out, int err) {
   std::vector<char*> arguments;
+  arguments.reserve(argv.size() + 1);
   for (const std::string& argument : argv) {
     arguments.push_back(const_cast<char*>(argument.c_str()));
   }

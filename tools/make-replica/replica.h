@@ -20,7 +20,7 @@ namespace k3::tools {
 
 struct ReplicaOptions {
   bool vision = true;       // two last shards with the 168 vision tensors of the release
-  bool weight_map = false;  // model.safetensors.index.json: 60 MB for the released dimensions
+  bool weight_map = false;  // model.safetensors.index.json: 48 MB for the released dimensions
 };
 
 struct ReplicaFacts {

@@ -13,10 +13,10 @@ namespace k3::kernels {
 namespace {
 
 // Vectors of columns that are summed together, in registers.
-constexpr std::size_t kColumnVectors = 4;
-constexpr std::size_t kColumnTile = kColumnVectors * Vector::kWidth;
+inline constexpr std::size_t kColumnVectors = 4;
+inline constexpr std::size_t kColumnTile = kColumnVectors * Vector::kWidth;
 // Vectors of factors that share the loads of the matrix.
-constexpr std::size_t kFactorTile = Vector::kWidth == 16 ? 6 : 2;
+inline constexpr std::size_t kFactorTile = Vector::kWidth == 16 ? 6 : 2;
 
 inline Vector load_weights(const Bf16Matrix& m, std::size_t row, std::size_t col) {
   return widen_bf16(m.data + row * m.stride + col);
@@ -144,7 +144,7 @@ inline void kda_step_column(
   out[col] = sum;
 }
 
-void kda_step_vector(const KdaStep& step, std::size_t width, float* state, float* out) {
+inline void kda_step_vector(const KdaStep& step, std::size_t width, float* state, float* out) {
   std::size_t col = 0;
   for (; col + kColumnTile <= width; col += kColumnTile) {
     kda_step_columns<kColumnVectors>(step, width, col, state, out);

@@ -75,28 +75,28 @@ inline void map(std::size_t count, float* out, const Function& function, const I
   }
 }
 
-void exponentials(float* values, std::size_t count, float shift) {
+inline void exponentials(float* values, std::size_t count, float shift) {
   const Vector by = Vector::all(shift);
   map(
       count, values, [by](Vector x) { return exp_vector(x - by); }, values);
 }
 
-void sigmoid(float* values, std::size_t count) {
+inline void sigmoid(float* values, std::size_t count) {
   map(
       count, values, [](Vector x) { return sigmoid_vector(x); }, values);
 }
 
-void tanh(float* values, std::size_t count) {
+inline void tanh(float* values, std::size_t count) {
   map(
       count, values, [](Vector x) { return tanh_vector(x); }, values);
 }
 
-void gate(const float* gate, std::size_t count, float* values) {
+inline void gate(const float* gate, std::size_t count, float* values) {
   map(
       count, values, [](Vector x, Vector g) { return x * sigmoid_vector(g); }, values, gate);
 }
 
-void situ_glu_vector(
+inline void situ_glu_vector(
     const float* gate, const float* up, const SituBetas& betas, std::size_t count, float* out) {
   const Vector b1 = Vector::all(betas.gate);
   const Vector b2 = Vector::all(betas.linear);
@@ -109,7 +109,7 @@ void situ_glu_vector(
       gate, up);
 }
 
-void add_scaled_vector(float weight, const float* value, std::size_t count, float* sum) {
+inline void add_scaled_vector(float weight, const float* value, std::size_t count, float* sum) {
   const Vector factor = Vector::all(weight);
   map(
       count, sum, [factor](Vector s, Vector v) { return fma(factor, v, s); }, sum, value);
@@ -123,7 +123,7 @@ inline const float* under_tap(const ShortConv& conv, const ConvPart& part, std::
                       : part.in + (index - past) * conv.channels;
 }
 
-void convolve(const ShortConv& conv, const ConvPart& part, float* out) {
+inline void convolve(const ShortConv& conv, const ConvPart& part, float* out) {
   const auto silu = [](Vector sum) { return sum * sigmoid_vector(sum); };
   std::size_t c = part.first;
   for (; c + Vector::kWidth <= part.last; c += Vector::kWidth) {
@@ -145,7 +145,7 @@ void convolve(const ShortConv& conv, const ConvPart& part, float* out) {
   }
 }
 
-void kda_decay_vector(const DecayGate& gate, float* z) {
+inline void kda_decay_vector(const DecayGate& gate, float* z) {
   const Vector bound = Vector::all(gate.lower_bound);
   for (std::size_t h = 0; h < gate.heads; ++h) {
     const Vector rate = Vector::all(gate.rate[h]);

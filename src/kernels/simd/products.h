@@ -18,10 +18,10 @@
 namespace k3::kernels {
 namespace {
 
-constexpr std::size_t kGroup = 32;                        // elements: one per lane
-constexpr std::size_t kBlockGroups = kSumBlock / kGroup;  // groups of a sum block
-constexpr std::size_t kPass = 32;                         // vectors that share the L2 cache
-constexpr std::size_t kRowBlock = 8 * kTileRows;          // rows whose totals are kept
+inline constexpr std::size_t kGroup = 32;                        // elements: one per lane
+inline constexpr std::size_t kBlockGroups = kSumBlock / kGroup;  // groups of a sum block
+inline constexpr std::size_t kPass = 32;                         // vectors that share the L2 cache
+inline constexpr std::size_t kRowBlock = 8 * kTileRows;          // rows whose totals are kept
 static_assert(kPass % kTileVectors == 0 && kPackGrain % kPass == 0);
 
 constexpr std::size_t round_up(std::size_t value, std::size_t to) {
@@ -54,6 +54,16 @@ void pack_single(const float* x, std::size_t cols, float* packed) {
   }
 }
 
+// One part of one sum block of one vector; a null vector is zero. `order`: that of the part.
+inline void pack_part(const float* x, const std::uint8_t* order, std::size_t groups, float* to) {
+  for (std::size_t g = 0; g < groups; ++g) {
+    for (std::size_t lane = 0; lane < Vector::kWidth; ++lane) {
+      to[g * kTileVectors * Vector::kWidth + lane] =
+          x == nullptr ? 0.0F : x[g * kGroup + order[lane]];
+    }
+  }
+}
+
 // One vector of a pass of `tiles` tiles, into the place of vector `t` of the pass.
 template <typename Format>
 void pack_tiled(const float* x, std::size_t cols, std::size_t tiles, std::size_t t, float* pass) {
@@ -62,16 +72,9 @@ void pack_tiled(const float* x, std::size_t cols, std::size_t tiles, std::size_t
     const std::size_t groups = smaller(kSumBlock, cols - first) / kGroup;
     float* block = pass + first * tiles * kTileVectors;
     for (std::size_t part = 0; part < kParts; ++part) {
-      float* to =
-          block +
-          ((part * tiles + t / kTileVectors) * groups * kTileVectors + t % kTileVectors) * kWidth;
-      const std::uint8_t* order = Format::kOrder + part * kWidth;
-      for (std::size_t g = 0; g < groups; ++g) {
-        for (std::size_t lane = 0; lane < kWidth; ++lane) {
-          to[g * kTileVectors * kWidth + lane] =
-              x == nullptr ? 0.0F : x[first + g * kGroup + order[lane]];
-        }
-      }
+      const std::size_t tile = part * tiles + t / kTileVectors;
+      pack_part(x == nullptr ? nullptr : x + first, Format::kOrder + part * kWidth, groups,
+                block + (tile * groups * kTileVectors + t % kTileVectors) * kWidth);
     }
   }
 }
@@ -103,7 +106,7 @@ constexpr std::size_t prefetch_bytes() {
 }
 
 inline float float_of(std::uint32_t bits) {
-  float value;
+  float value = 0.0F;
   __builtin_memcpy(&value, &bits, sizeof(value));
   return value;
 }
@@ -147,52 +150,89 @@ void add_tail(const typename Format::Matrix& m,
   }
 }
 
+// Lanes of `Rows` rows.
+template <std::size_t Rows>
+using RowLanes = Vector[Rows][kParts];
+
+// Where the streams of a row group read ahead: offset of a group's bytes within a row, and what to
+// add once that passes the row's end, to go on in the row that the stream reads next.
+template <typename Format, std::size_t Rows>
+struct ReadAhead {
+  explicit ReadAhead(const typename Format::Matrix& m)
+      : row_bytes(m.cols / kGroup * Format::group_bytes()),
+        next_row(Rows *
+                     static_cast<std::size_t>(static_cast<const char*>(Format::row_bytes(m, 1)) -
+                                              static_cast<const char*>(Format::row_bytes(m, 0))) -
+                 row_bytes) {}
+
+  [[nodiscard]] std::size_t from(std::size_t group) const {
+    const std::size_t offset = group * Format::group_bytes() + prefetch_bytes<Format>();
+    return offset >= row_bytes ? offset + next_row : offset;
+  }
+
+  std::size_t row_bytes;
+  std::size_t next_row;
+};
+
+// Adds groups [first, last) of `Rows` rows to their lanes.
+template <typename Format, std::size_t Rows>
+inline void add_groups(const typename Format::Matrix& m,
+                       std::size_t row,
+                       const float* packed,
+                       std::size_t first,
+                       std::size_t last,
+                       RowLanes<Rows>& lanes) {
+  const ReadAhead<Format, Rows> ahead(m);
+  for (std::size_t g = first; g < last; ++g) {
+    const std::size_t offset = ahead.from(g);
+    Vector x[kParts];
+    for (std::size_t part = 0; part < kParts; ++part) {
+      x[part] = Vector::load(packed + g * kGroup + part * Vector::kWidth);
+    }
+    for (std::size_t r = 0; r < Rows; ++r) {
+      Vector weights[kParts];
+      Format::decode(m, row + r, g, weights);
+      __builtin_prefetch(static_cast<const char*>(Format::row_bytes(m, row + r)) + offset);
+      for (std::size_t part = 0; part < kParts; ++part) {
+        lanes[r][part] = fma(weights[part], x[part], lanes[r][part]);
+      }
+    }
+  }
+}
+
+// The lanes of the first block become the totals, those of a later one are added to them.
+template <std::size_t Rows>
+inline void add_to_totals(bool first_block, const RowLanes<Rows>& lanes, RowLanes<Rows>& totals) {
+  for (std::size_t r = 0; r < Rows; ++r) {
+    for (std::size_t part = 0; part < kParts; ++part) {
+      totals[r][part] = first_block ? lanes[r][part] : totals[r][part] + lanes[r][part];
+    }
+  }
+}
+
 // `Rows` rows from `row` on times one packed vector.
 template <typename Format, std::size_t Rows>
 void multiply_row_group(const typename Format::Matrix& m,
                         std::size_t row,
                         const float* packed,
                         float* y) {
-  Vector totals[Rows][kParts];
+  RowLanes<Rows> totals;
   const std::size_t groups = m.cols / kGroup;
-  const std::size_t row_bytes = groups * Format::group_bytes();
-  const std::size_t stride =
-      static_cast<std::size_t>(static_cast<const char*>(Format::row_bytes(m, 1)) -
-                               static_cast<const char*>(Format::row_bytes(m, 0)));
   for (std::size_t first = 0; first < m.cols || first == 0; first += kSumBlock) {
-    Vector lanes[Rows][kParts];
+    RowLanes<Rows> lanes;
     for (auto& row_lanes : lanes) {
       for (Vector& lane : row_lanes) {
         lane = Vector::zero();
       }
     }
     const std::size_t end = smaller(groups, first / kGroup + kBlockGroups);
-    for (std::size_t g = first / kGroup; g < end; ++g) {
-      // The same place further on in this row, or in the row that this stream reads next.
-      std::size_t ahead = g * Format::group_bytes() + prefetch_bytes<Format>();
-      ahead += ahead >= row_bytes ? Rows * stride - row_bytes : 0;
-      Vector x[kParts];
-      for (std::size_t part = 0; part < kParts; ++part) {
-        x[part] = Vector::load(packed + g * kGroup + part * Vector::kWidth);
-      }
+    add_groups<Format, Rows>(m, row, packed, first / kGroup, end, lanes);
+    if (groups * kGroup < m.cols && groups * kGroup < first + kSumBlock) {
       for (std::size_t r = 0; r < Rows; ++r) {
-        Vector weights[kParts];
-        Format::decode(m, row + r, g, weights);
-        __builtin_prefetch(static_cast<const char*>(Format::row_bytes(m, row + r)) + ahead);
-        for (std::size_t part = 0; part < kParts; ++part) {
-          lanes[r][part] = fma(weights[part], x[part], lanes[r][part]);
-        }
-      }
-    }
-    const bool tail = end == groups && m.cols % kGroup != 0 && groups * kGroup < first + kSumBlock;
-    for (std::size_t r = 0; r < Rows; ++r) {
-      if (tail) {
         add_tail<Format>(m, row + r, packed, groups * kGroup, lanes[r]);
       }
-      for (std::size_t part = 0; part < kParts; ++part) {
-        totals[r][part] = first == 0 ? lanes[r][part] : totals[r][part] + lanes[r][part];
-      }
     }
+    add_to_totals<Rows>(first == 0, lanes, totals);
   }
   for (std::size_t r = 0; r < Rows; ++r) {
     y[r] = Format::reduce(totals[r]);
@@ -238,7 +278,7 @@ void decode_rows(const typename Format::Matrix& m,
 
 // One part of one sum block for kTileRows rows and kTileVectors vectors; totals of row r and vector
 // t lie at totals[(r * kPass + t) * kGroup].
-void multiply_tile(
+inline void multiply_tile(
     const float* weights, const float* x, std::size_t groups, bool first_block, float* totals) {
   constexpr std::size_t kWidth = Vector::kWidth;
   Vector lanes[kTileRows][kTileVectors];
@@ -268,11 +308,26 @@ void multiply_tile(
   }
 }
 
-// Rows [row, row + rows) of at most kRowBlock, one pass of `count` vectors. `packed` is the pass.
+// kTileRows decoded rows of one sum block times all tiles of a pass. `block`: the packed block.
+inline void multiply_tiles(const float* decoded,
+                           const float* block,
+                           std::size_t groups,
+                           std::size_t tiles,
+                           bool first_block,
+                           float* totals) {
+  constexpr std::size_t kWidth = Vector::kWidth;
+  for (std::size_t part = 0; part < kParts; ++part) {
+    const float* weights = decoded + part * groups * kTileRows * kWidth;
+    for (std::size_t tile = 0; tile < tiles; ++tile) {
+      multiply_tile(weights, block + (part * tiles + tile) * groups * kTileVectors * kWidth, groups,
+                    first_block, totals + tile * kTileVectors * kGroup + part * kWidth);
+    }
+  }
+}
+
+// The rows of a block, `m`, at most kRowBlock, times one pass of `count` vectors.
 template <typename Format>
 void multiply_row_block(const typename Format::Matrix& m,
-                        std::size_t row,
-                        std::size_t rows,
                         const float* packed,
                         std::size_t count,
                         const Outputs& y) {
@@ -281,28 +336,39 @@ void multiply_row_block(const typename Format::Matrix& m,
   const std::size_t tiles = round_up(count, kTileVectors) / kTileVectors;
   for (std::size_t first = 0; first < m.cols; first += kSumBlock) {
     const std::size_t groups = smaller(kSumBlock, m.cols - first) / kGroup;
-    const float* block = packed + first * tiles * kTileVectors;
-    for (std::size_t r = 0; r < rows; r += kTileRows) {
-      decode_rows<Format>(m, row + r, first / kGroup, groups, decoded);
-      for (std::size_t part = 0; part < kParts; ++part) {
-        const float* weights = decoded + part * groups * kTileRows * Vector::kWidth;
-        for (std::size_t tile = 0; tile < tiles; ++tile) {
-          const float* x = block + (part * tiles + tile) * groups * kTileVectors * Vector::kWidth;
-          float* to = totals + (r * kPass + tile * kTileVectors) * kGroup + part * Vector::kWidth;
-          multiply_tile(weights, x, groups, first == 0, to);
-        }
-      }
+    for (std::size_t r = 0; r < m.rows; r += kTileRows) {
+      decode_rows<Format>(m, r, first / kGroup, groups, decoded);
+      multiply_tiles(decoded, packed + first * tiles * kTileVectors, groups, tiles, first == 0,
+                     totals + r * kPass * kGroup);
     }
   }
-  for (std::size_t r = 0; r < rows; ++r) {
+  for (std::size_t r = 0; r < m.rows; ++r) {
     for (std::size_t t = 0; t < count; ++t) {
       Vector lanes[kParts];
       for (std::size_t part = 0; part < kParts; ++part) {
         lanes[part] = Vector::load(totals + (r * kPass + t) * kGroup + part * Vector::kWidth);
       }
-      y.data[t * y.stride + row + r] = Format::reduce(lanes);
+      y.data[t * y.stride + r] = Format::reduce(lanes);
     }
   }
+}
+
+// Rows [first, first + count) of a matrix.
+inline Bf16Matrix rows_of(Bf16Matrix m, std::size_t first, std::size_t count) {
+  return {m.data + first * m.stride, count, m.cols, m.stride};
+}
+
+inline F32Matrix rows_of(F32Matrix m, std::size_t first, std::size_t count) {
+  return {m.data + first * m.stride, count, m.cols, m.stride};
+}
+
+inline Mxfp4Matrix rows_of(Mxfp4Matrix m, std::size_t first, std::size_t count) {
+  return {m.packed + first * m.packed_stride,
+          m.scales + first * m.scale_stride,
+          count,
+          m.cols,
+          m.packed_stride,
+          m.scale_stride};
 }
 
 template <typename Format>
@@ -317,11 +383,10 @@ void multiply_batch(const typename Format::Matrix& m,
     return;
   }
   for (std::size_t row = 0; row < m.rows; row += kRowBlock) {
-    const std::size_t rows = smaller(kRowBlock, m.rows - row);
+    const auto block = rows_of(m, row, smaller(kRowBlock, m.rows - row));
     for (std::size_t start = 0; start < count; start += kPass) {
-      const Outputs part{y.data + start * y.stride, y.stride};
-      multiply_row_block<Format>(m, row, rows, packed + start * m.cols,
-                                 smaller(kPass, count - start), part);
+      multiply_row_block<Format>(block, packed + start * m.cols, smaller(kPass, count - start),
+                                 {y.data + start * y.stride + row, y.stride});
     }
   }
 }

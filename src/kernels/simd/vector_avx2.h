@@ -106,12 +106,12 @@ inline float fold_eight(__m256 s) {
 // How the 32 lanes of a group lie in kParts vectors, format by format: element kOrder[i] of the
 // group stands at place i of the concatenated vectors. decode() brings a group of weights into that
 // order, reduce() is the tree of the contract for it.
-constexpr std::size_t kParts = 4;
+inline constexpr std::size_t kParts = 4;
 
 // Rows and vectors of the register tile of batched products, and rows of the one-vector product.
-constexpr std::size_t kTileRows = 6;
-constexpr std::size_t kTileVectors = 2;
-constexpr std::size_t kSingleRows = 2;
+inline constexpr std::size_t kTileRows = 6;
+inline constexpr std::size_t kTileVectors = 2;
+inline constexpr std::size_t kSingleRows = 2;
 
 struct Bf16Format {
   using Matrix = Bf16Matrix;
@@ -182,7 +182,7 @@ constexpr ScaledCodes make_scaled_codes() {
   return codes;
 }
 
-constexpr ScaledCodes kScaledCodes = make_scaled_codes();
+inline constexpr ScaledCodes kScaledCodes = make_scaled_codes();
 
 struct Mxfp4Format {
   using Matrix = Mxfp4Matrix;
