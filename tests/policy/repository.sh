@@ -75,7 +75,7 @@ self_test() {
   sample_file .gitignore /build/
   sample_file .ci/run x
   # shellcheck disable=SC2016  # ${dir} stays as it is
-  sample_file src/base/a.cpp '#include "src/work/x.h" // a/root/b, ~/works/, ${dir}/works/x, /workshop/'
+  sample_file src/base/a.cpp '#include "src/works/x.h" // a/root/b, /workshop/'
   sample_file tests/fixtures/large.json "$megabyte"
   sample_file build/release/any.txt "$home/ignored"
   sample_file notes.txt "untracked $home/x"
