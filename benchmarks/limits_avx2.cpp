@@ -1,0 +1,12 @@
+// Compiled with the flags of its instruction set; see CMakeLists.txt.
+
+#include "benchmarks/limits_loops.h"
+
+namespace k3::bench {
+
+const LimitLoops& avx2_limits() {
+  static constexpr LimitLoops kLimits = make_limits("avx2");
+  return kLimits;
+}
+
+}  // namespace k3::bench

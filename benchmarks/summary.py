@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""Makes the kernel table of docs/performance.md from the JSON of kernels_bench.
+
+usage: benchmarks/summary.py FILE.json [docs/performance.md]
+
+Prints the table. With a second argument, replaces what stands between the two marker lines of that
+file. Takes medians when the run had repetitions.
+"""
+
+import json
+import os
+import re
+import sys
+import tempfile
+
+BEGIN = "<!-- kernels: begin -->"
+END = "<!-- kernels: end -->"
+
+
+def rows(report: dict) -> list[dict]:
+    """The medians of repeated benchmarks, else the plain runs, in order."""
+    runs = report["benchmarks"]
+    medians = [run for run in runs if run.get("aggregate_name") == "median"]
+    return medians or [run for run in runs if run.get("run_type", "iteration") == "iteration"]
+
+
+def argument(name: str, key: str) -> str:
+    found = re.search(rf"{key}:(\d+)", name)
+    return found.group(1) if found else ""
+
+
+def table_row(run: dict) -> str:
+    isa, kernel = run["run_name"].split("/")[:2]
+    cells = [
+        isa,
+        kernel,
+        argument(run["run_name"], "tokens"),
+        argument(run["run_name"], "threads"),
+        f"{run['GB/s']:.2f}" if "GB/s" in run else "",
+        f"{run['GFLOP/s']:.1f}" if "GFLOP/s" in run else "",
+        f"{run['of_limit']:.2f}" if "of_limit" in run else "",
+        f"{run['ns/element']:.2f}" if "ns/element" in run else "",
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def make_table(report: dict) -> str:
+    lines = [
+        "| set | kernel | vectors | threads | GB/s of weights | GFLOP/s | of the limit | ns/element |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    lines += [table_row(run) for run in rows(report)]
+    limits = {}
+    for run in rows(report):
+        if "read_limit_GB/s" in run:
+            key = (run["run_name"].split("/")[0], argument(run["run_name"], "threads"))
+            limits[key] = (run["read_limit_GB/s"], run["fma_limit_GFLOP/s"])
+    lines += ["", "Limits measured in the same run:", ""]
+    lines += ["| set | threads | read GB/s | multiply-add GFLOP/s |", "| --- | --- | --- | --- |"]
+    lines += [f"| {isa} | {threads} | {read:.1f} | {fma:.0f} |"
+              for (isa, threads), (read, fma) in sorted(limits.items())]
+    return "\n".join(lines)
+
+
+def replace_between_markers(path: str, table: str) -> None:
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    if text.count(BEGIN) != 1 or text.count(END) != 1:
+        sys.exit(f"{path}: expected one line '{BEGIN}' and one '{END}'")
+    head, rest = text.split(BEGIN)
+    tail = rest.split(END)[1]
+    folder = os.path.dirname(os.path.abspath(path))
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=folder, delete=False) as file:
+        file.write(f"{head}{BEGIN}\n{table}\n{END}{tail}")
+    os.chmod(file.name, os.stat(path).st_mode)
+    os.replace(file.name, path)
+
+
+def main() -> None:
+    if len(sys.argv) not in (2, 3):
+        sys.exit(__doc__)
+    with open(sys.argv[1], encoding="utf-8") as file:
+        table = make_table(json.load(file))
+    print(table)
+    if len(sys.argv) == 3:
+        replace_between_markers(sys.argv[2], table)
+
+
+if __name__ == "__main__":
+    main()
