@@ -1,6 +1,10 @@
 #include "cli/command_line.h"
 
+#include <charconv>
+#include <limits>
 #include <sstream>
+#include <string>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 
@@ -24,6 +28,26 @@ struct RawOptions {
   bool incremental = false;
 };
 
+// A whole number from 1 to `most`, digits alone: CLI11 would take "1e3" for an error without a reason
+// and a number beyond 2^64 for the largest there is.
+template <typename T>
+CLI::Option* add_count(CLI::App& app, const std::string& name, T& value, T most, std::string help) {
+  const auto read = [&value, name, most](const std::string& text) {
+    T number = 0;
+    const auto result = std::from_chars(text.data(), text.data() + text.size(), number);
+    const bool whole = result.ec == std::errc() && result.ptr == text.data() + text.size();
+    if (!whole || number < 1 || number > most) {
+      const bool bounded = most != std::numeric_limits<T>::max();
+      throw CLI::ValidationError(
+          name, "expected a whole number from 1" +
+                    (bounded ? " to " + std::to_string(most) : std::string(" on")) + ", found \"" +
+                    text + "\"");
+    }
+    value = number;
+  };
+  return app.add_option_function<std::string>(name, read, std::move(help))->type_name("N");
+}
+
 void add_prompt_options(CLI::App& app, RawOptions& raw) {
   app.add_option("--ids", raw.ids, "Token ids: digits separated by commas, each below V")
       ->type_name("1,2,3")
@@ -33,10 +57,9 @@ void add_prompt_options(CLI::App& app, RawOptions& raw) {
 
 void add_generation_options(CLI::App& app, RawOptions& raw) {
   CommandLine& command = raw.command;
-  app.add_option("--gen", command.gen, "Tokens to generate, at least 1")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str()
+  constexpr std::size_t kAny = std::numeric_limits<std::size_t>::max();
+  add_count(app, "--gen", command.gen, kAny, "Tokens to generate, at least 1")
+      ->default_str(std::to_string(command.gen))
       ->group("Generation");
   CLI::Option* incremental =
       app.add_flag("--incremental", raw.incremental, "Run only new tokens at each step (default)")
@@ -45,15 +68,11 @@ void add_generation_options(CLI::App& app, RawOptions& raw) {
                "Run the whole prefix again at each step, for verification")
       ->excludes(incremental)
       ->group("Generation");
-  app.add_option("--chunk", command.chunk, "Prompt tokens that pass the layers together")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str()
+  add_count(app, "--chunk", command.chunk, kAny, "Prompt tokens that pass the layers together")
+      ->default_str(std::to_string(command.chunk))
       ->group("Generation");
-  app.add_option("--threads", command.threads,
-                 "Threads; by default OMP_NUM_THREADS or the physical cores the process may use")
-      ->type_name("N")
-      ->check(CLI::Range(1, kMaxThreads))
+  add_count(app, "--threads", command.threads, kMaxThreads,
+            "Threads; by default OMP_NUM_THREADS or the physical cores the process may use")
       ->group("Generation");
 }
 
@@ -62,10 +81,8 @@ void add_diagnostic_options(CLI::App& app, RawOptions& raw) {
   app.add_option("--config", raw.config, "Config to use instead of <model_dir>/config.json")
       ->type_name("PATH")
       ->group("Diagnostics");
-  app.add_option("--layers", raw.layers,
-                 "Run the first N layers only; the shards of later ones may be missing")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber)
+  add_count(app, "--layers", raw.layers, std::numeric_limits<std::size_t>::max(),
+            "Run the first N layers only; the shards of later ones may be missing")
       ->group("Diagnostics");
   app.add_option("--out", command.out, "Where the JSON record of the run goes")
       ->type_name("FILE")

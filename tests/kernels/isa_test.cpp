@@ -230,20 +230,25 @@ TEST_P(EveryTable, ElementwiseStagesOfEveryLength) {
   }
 }
 
+// Five tokens, so that the taps reach into the tail, wholly and in part.
+void expect_convolution(const KernelTable& table, std::size_t channels, std::size_t kernel) {
+  const std::vector<float> taps = test::normal_values(kernel * channels, 12);
+  const std::vector<float> tail = test::rough_values((kernel - 1) * channels, 13);
+  const std::vector<float> in = test::rough_values(5 * channels, 14);
+  const ShortConv conv{kernel, channels, taps.data()};
+  for (std::size_t token = 0; token < 5; ++token) {
+    const ConvPart part{in.data(), tail.data(), token, channels / 3, channels};
+    const Stage stage = [&](const KernelTable& t, std::vector<float>& v) {
+      t.convolve(conv, part, v.data());
+    };
+    expect_stage(table, stage, std::vector<float>(channels, 7.0F), "convolve");
+  }
+}
+
 TEST_P(EveryTable, ConvolutionsOfEveryWidthAndRange) {
   for (const std::size_t channels : {1U, 7U, 8U, 19U, 33U, 64U, 70U, 152U}) {
     for (const std::size_t kernel : {1U, 2U, 3U, 4U}) {
-      const std::vector<float> taps = test::normal_values(kernel * channels, 12);
-      const std::vector<float> tail = test::rough_values((kernel - 1) * channels, 13);
-      const std::vector<float> in = test::rough_values(5 * channels, 14);
-      const ShortConv conv{kernel, channels, taps.data()};
-      for (std::size_t token = 0; token < 5; ++token) {
-        const ConvPart part{in.data(), tail.data(), token, channels / 3, channels};
-        expect_stage(
-            table(),
-            [&](const KernelTable& t, std::vector<float>& v) { t.convolve(conv, part, v.data()); },
-            std::vector<float>(channels, 7.0F), "convolve");
-      }
+      expect_convolution(table(), channels, kernel);
     }
   }
 }

@@ -1,6 +1,7 @@
 // The AVX-512 kernels with every intrinsic emulated by SIMDe, so that their bits are tested on
 // machines without AVX-512. Compiled with -mavx2 -mfma, which keeps fused operations fused.
 
+// NOLINTBEGIN(readability-identifier-naming,bugprone-reserved-identifier): names of others
 #define SIMDE_ENABLE_NATIVE_ALIASES
 // The aliases must come before what uses them.
 // clang-format off
@@ -36,6 +37,7 @@ inline __m256 half_of(simde__m512 a) {
 #define _mm512_srai_epi32 shift_right_arithmetic
 #define _mm512_cvtepu16_epi32 widen_words
 #define _mm512_cvtepu8_epi32 widen_bytes
+// NOLINTEND(readability-identifier-naming,bugprone-reserved-identifier)
 
 #include "kernels/simd/table.h"
 
