@@ -245,6 +245,13 @@ constexpr Shape kShapes[] = {
     {"mxfp4_3072x3584", Type::kMxfp4, 3072, 3584},
 };
 
+void register_elementwise(const KernelTable& table, const char* name, Elementwise function) {
+  benchmark::RegisterBenchmark(
+      (std::string(table.name) + "/" + name).c_str(),
+      [&table, function](benchmark::State& state) { run_elementwise(state, table, function); })
+      ->UseManualTime();
+}
+
 void register_all() {
   for (const KernelTable* table : kernels::supported_tables()) {
     const std::string isa = table->name;
@@ -266,18 +273,15 @@ void register_all() {
         ->Arg(1)
         ->Arg(2)
         ->UseManualTime();
-    const std::pair<const char*, Elementwise> functions[] = {
-        {"exp", [](const KernelTable& t,
-                   std::vector<float>& v) { t.exponentials(v.data(), v.size(), 0.0F); }},
-        {"sigmoid",
-         [](const KernelTable& t, std::vector<float>& v) { t.sigmoid(v.data(), v.size()); }},
-        {"tanh", [](const KernelTable& t, std::vector<float>& v) { t.tanh(v.data(), v.size()); }}};
-    for (const auto& [name, function] : functions) {
-      benchmark::RegisterBenchmark((isa + "/" + name).c_str(), [table,
-                                                                function](benchmark::State& state) {
-        run_elementwise(state, *table, function);
-      })->UseManualTime();
-    }
+    register_elementwise(*table, "exp", [](const KernelTable& t, std::vector<float>& v) {
+      t.exponentials(v.data(), v.size(), 0.0F);
+    });
+    register_elementwise(*table, "sigmoid", [](const KernelTable& t, std::vector<float>& v) {
+      t.sigmoid(v.data(), v.size());
+    });
+    register_elementwise(*table, "tanh", [](const KernelTable& t, std::vector<float>& v) {
+      t.tanh(v.data(), v.size());
+    });
   }
 }
 

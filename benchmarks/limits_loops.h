@@ -43,7 +43,7 @@ inline float sum(const float* data, std::size_t count, bool prefetch) {
   return lane_sum(total);
 }
 
-constexpr std::size_t kChains = 12;
+inline constexpr std::size_t kChains = 12;
 
 inline float multiply_add(std::size_t rounds) {
   Vector chains[kChains];
