@@ -10,7 +10,8 @@
 
 namespace k3 {
 
-// Collects an output in a temporary beside its destination and renames it into place on commit().
+// Collects an output in a file without a name (where the file system has these, else in a temporary)
+// beside its destination and renames it into place on commit().
 // Constructing it proves that the destination can be written, before any work is done. Without
 // commit() the destination stays as it was. A destination that is no regular file (a pipe, a
 // device) is written to directly.
@@ -31,7 +32,8 @@ class AtomicFile {
 
  private:
   std::filesystem::path destination_;  // links resolved
-  std::filesystem::path temporary_;    // empty when written directly
+  std::filesystem::path temporary_;    // empty while the file has no name
+  bool direct_ = true;                 // written in place: no regular file
   int descriptor_ = -1;
 };
 

@@ -83,9 +83,12 @@ int run(int argc, const char* const* argv) {
   const ParseResult parsed = parse_command_line(argc, argv);
   if (!parsed.command) {
     std::fputs(parsed.text.c_str(), parsed.status == 0 ? stdout : stderr);
-    return parsed.status;
   }
   try {
+    if (!parsed.command) {
+      finish_standard_output();
+      return parsed.status;
+    }
     return run_command(*parsed.command);
   } catch (const Error& error) {
     std::fflush(stdout);

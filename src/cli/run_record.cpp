@@ -1,12 +1,30 @@
 #include "cli/run_record.h"
 
 #include <bit>
+#include <filesystem>
+#include <system_error>
 
 #include <nlohmann/json.hpp>
 
 #include "k3/errors.h"
 
 namespace k3::cli {
+namespace {
+
+// Two names of one regular file, which exists or does not; devices may be shared.
+bool same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
+  if (a.empty() || b.empty()) {
+    return false;  // AtomicFile refuses it
+  }
+  std::error_code error;
+  const bool device =
+      std::filesystem::exists(a, error) && !std::filesystem::is_regular_file(a, error);
+  return !device &&
+         std::filesystem::weakly_canonical(std::filesystem::absolute(a, error), error) ==
+             std::filesystem::weakly_canonical(std::filesystem::absolute(b, error), error);
+}
+
+}  // namespace
 
 RunRecord::RunRecord(const CommandLine& command) {
   try {
@@ -18,6 +36,10 @@ RunRecord::RunRecord(const CommandLine& command) {
     warning_ = std::string(error.what()) + "; the run leaves no record (--out names another file)";
   }
   if (command.dump_logits) {
+    if (same_file(command.out, *command.dump_logits)) {
+      throw Error(ErrorKind::kUsage,
+                  "--out and --dump-logits name the same file: " + command.dump_logits->string());
+    }
     logits_.emplace(*command.dump_logits);
   }
 }

@@ -44,7 +44,16 @@ int choose_threads(int asked) {
   if (asked > 0) {
     return asked;
   }
-  return std::getenv("OMP_NUM_THREADS") != nullptr ? thread_count() : default_threads();
+  constexpr int kMostThreads = 1024;
+  const int threads =
+      std::getenv("OMP_NUM_THREADS") != nullptr ? thread_count() : default_threads();
+  if (threads > kMostThreads) {
+    throw Error(ErrorKind::kUsage, {.what = "too many threads",
+                                    .where = "OMP_NUM_THREADS",
+                                    .expected = "1 to " + std::to_string(kMostThreads),
+                                    .found = std::to_string(threads)});
+  }
+  return threads;
 }
 
 class CheckpointVectors final : public model::VectorReader {

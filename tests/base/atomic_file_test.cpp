@@ -71,6 +71,28 @@ TEST(AtomicFile, FollowsALinkInsteadOfReplacingIt) {
   EXPECT_EQ(content(dir.path() / "real"), "new");
 }
 
+TEST(AtomicFile, FollowsALinkToAFileThatDoesNotExistYet) {
+  const test::TempDir dir;
+  fs::create_symlink("later", dir.path() / "link");
+  AtomicFile file(dir.path() / "link");
+  file.write("new");
+  file.commit();
+  EXPECT_TRUE(fs::is_symlink(dir.path() / "link"));
+  EXPECT_EQ(content(dir.path() / "later"), "new");
+}
+
+TEST(AtomicFile, AnEmptyNameFailsAtOnce) {
+  EXPECT_THROW(AtomicFile(""), Error);
+}
+
+// A process that is killed must leave nothing behind.
+TEST(AtomicFile, NothingIsSeenOfItBeforeCommit) {
+  const test::TempDir dir;
+  AtomicFile file(dir.path() / "out.json");
+  file.write("half");
+  EXPECT_EQ(entries(dir.path()), 0U);
+}
+
 TEST(AtomicFile, WritesToADeviceDirectly) {
   AtomicFile file("/dev/null");
   file.write("anything");

@@ -24,7 +24,7 @@ using test::ProgramResult;
 std::string join(const std::vector<std::int32_t>& ids) {
   std::string text;
   for (const std::int32_t id : ids) {
-    text += (text.empty() ? "" : ",") + std::to_string(id);
+    text.append(text.empty() ? "" : ",").append(std::to_string(id));
   }
   return text;
 }
@@ -152,6 +152,14 @@ TEST_F(Program, AnUnknownInstructionSetIsStatus2WithTheChoices) {
   EXPECT_EQ(result.out, "");
 }
 
+TEST_F(Program, TooManyThreadsFromTheEnvironmentAreStatus2) {
+  const ProgramResult result =
+      test::run_program({"/usr/bin/env", "OMP_NUM_THREADS=1000000", K3_EXECUTABLE, demo(), "--ids",
+                         "1", "--out", out().string()});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_TRUE(has(result.err, "OMP_NUM_THREADS"));
+}
+
 TEST_F(Program, TeacherForcingCountsAgreement) {
   const test::PromptAnswer answer = test::fixture_answers("demo").front();
   const ProgramResult result = run({"--ids", join(answer.full_ids()), "--tf-check"});
@@ -203,6 +211,9 @@ TEST_F(Program, UsageErrorsAreStatus2WithTheReason) {
       {{"--ids", "1", "--tf-check"}, "two ids"},
       {{"--ids", "1,2", "--tf-check", "--dump-logits", "x"}, "--dump-logits"},
       {{"--ids", "1", "--config", "no-such-config.json"}, "no-such-config.json"},
+      {{"--ids", "1", "--out", ""}, "name"},
+      {{"--ids", "1", "--dump-logits", ""}, "name"},
+      {{"--ids", "1", "--out", "one.bin", "--dump-logits", "./one.bin"}, "same file"},
       {{"--ids", "1", "--dump-logits", "/no/such/folder/l.bin"}, "/no/such/folder"},
   };
   for (const BadUsage& bad : cases) {
