@@ -6,7 +6,9 @@
 // of docs/performance.md from the JSON output.
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <random>
@@ -16,8 +18,10 @@
 #include <benchmark/benchmark.h>
 
 #include "base/aligned_buffer.h"
+#include "base/float_bits.h"
 #include "base/parallel.h"
 #include "benchmarks/limits.h"
+#include "benchmarks/yardstick.h"
 #include "kernels/isa.h"
 #include "kernels/kda.h"
 #include "kernels/products.h"
@@ -81,7 +85,7 @@ double read_limit(const KernelTable& table) {
 
 // Float operations a second (a multiply-add counts two) on all threads in use.
 double fma_limit(const KernelTable& table) {
-  constexpr std::size_t kFmaRounds = 20'000'000;
+  constexpr std::size_t kFmaRounds = 5'000'000;
   const auto threads = static_cast<std::size_t>(thread_count());
   const double seconds = median_seconds([&] {
     parallel_for(threads, kMinParallelWork, [&](std::size_t /*t*/) {
@@ -89,23 +93,6 @@ double fma_limit(const KernelTable& table) {
     });
   });
   return 2.0 * limits_of(table).fma_per_round * kFmaRounds * static_cast<double>(threads) / seconds;
-}
-
-struct Limits {
-  double read = 0.0;
-  double fma = 0.0;
-};
-
-// Measured once per instruction set and number of threads.
-const Limits& limits(const KernelTable& table) {
-  static std::vector<std::pair<std::string, Limits>> known;
-  const std::string key = std::string(table.name) + std::to_string(thread_count());
-  const auto found = std::ranges::find(known, key, [](const auto& entry) { return entry.first; });
-  if (found != known.end()) {
-    return found->second;
-  }
-  known.emplace_back(key, Limits{read_limit(table), fma_limit(table)});
-  return known.back().second;
 }
 
 enum class Type {
@@ -150,11 +137,30 @@ MatrixView matrix_of(const Shape& s, std::size_t index) {
   return {};
 }
 
+// Bytes of weights a second of the C engine's way on the same matrix, on all threads in use.
+double c_engine_rate(const Shape& shape) {
+  const std::vector<double> x(shape.cols, 0.25);
+  std::vector<float> y(shape.rows);
+  std::size_t index = 0;
+  const auto threads = static_cast<std::size_t>(thread_count());
+  const double seconds = median_seconds([&] {
+    const auto matrix = std::get<Mxfp4Matrix>(matrix_of(shape, index++));
+    parallel_for(threads, kMinParallelWork, [&](std::size_t t) {
+      const std::size_t first = shape.rows * t / threads;
+      const std::size_t last = shape.rows * (t + 1) / threads;
+      c_engine_multiply(slice_rows(matrix, first, last - first), x.data(), y.data() + first);
+    });
+  });
+  benchmark::DoNotOptimize(y.data());
+  return static_cast<double>(matrix_bytes(shape)) / seconds;
+}
+
 void run_product(benchmark::State& state, const KernelTable& table, const Shape& shape) {
   const auto tokens = static_cast<std::size_t>(state.range(0));
   set_thread_count(static_cast<int>(state.range(1)));
   kernels::force_table(table);
-  const Limits& limit = limits(table);
+  // Measured right before, so that both see the machine in the same state.
+  const double limit = tokens == 1 ? read_limit(table) : fma_limit(table);
   std::vector<float> x(tokens * shape.cols, 0.25F);
   std::vector<float> y(tokens * shape.rows);
   AlignedBuffer<float> scratch(kernels::product_scratch_floats(shape.cols, tokens));
@@ -176,9 +182,11 @@ void run_product(benchmark::State& state, const KernelTable& table, const Shape&
       count * 2.0 * static_cast<double>(shape.rows * shape.cols * tokens) / seconds;
   state.counters["GB/s"] = bytes / 1e9;
   state.counters["GFLOP/s"] = flops / 1e9;
-  state.counters["read_limit_GB/s"] = limit.read / 1e9;
-  state.counters["fma_limit_GFLOP/s"] = limit.fma / 1e9;
-  state.counters["of_limit"] = tokens == 1 ? bytes / limit.read : flops / limit.fma;
+  state.counters[tokens == 1 ? "read_limit_GB/s" : "fma_limit_GFLOP/s"] = limit / 1e9;
+  if (tokens == 1 && shape.type == Type::kMxfp4) {
+    state.counters["x_c_engine"] = bytes / c_engine_rate(shape);
+  }
+  state.counters["of_limit"] = (tokens == 1 ? bytes : flops) / limit;
 }
 
 constexpr std::size_t kHeads = 96;
@@ -236,11 +244,51 @@ void run_elementwise(benchmark::State& state, const KernelTable& table, Elementw
       seconds * 1e9 / static_cast<double>(state.iterations()) / static_cast<double>(values.size());
 }
 
+// Error of the products against an exact sum, over the rms of the outputs (engine.md's bound: rms 2e-7,
+// maximum 1e-6). All instruction sets give the same bits, so there is one row for all.
+void run_error(benchmark::State& state, std::size_t cols, bool outliers) {
+  constexpr std::size_t kRows = 512;
+  std::mt19937_64 random(cols + (outliers ? 1U : 0U));
+  std::normal_distribution<float> normal;
+  std::vector<std::uint16_t> weights(kRows * cols);
+  std::ranges::generate(weights, [&] {
+    return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(normal(random)) >> 16U);
+  });
+  std::vector<float> x(cols);
+  std::ranges::generate(x, [&] { return normal(random); });
+  for (std::size_t i = 0; outliers && i < 8; ++i) {
+    x[i * cols / 8] *= 100.0F;
+  }
+  std::vector<float> y(kRows);
+  AlignedBuffer<float> scratch(kernels::product_scratch_floats(cols, 1));
+  for (auto unused : state) {
+    static_cast<void>(unused);
+    kernels::multiply(Bf16Matrix{weights.data(), kRows, cols, cols}, {x.data(), 1, cols},
+                      scratch.data(), {y.data(), kRows});
+  }
+  long double outputs = 0.0L;
+  long double errors = 0.0L;
+  long double most = 0.0L;
+  for (std::size_t r = 0; r < kRows; ++r) {
+    long double sum = 0.0L;
+    for (std::size_t i = 0; i < cols; ++i) {
+      sum += static_cast<long double>(bf16_to_float(weights[r * cols + i])) * x[i];
+    }
+    const long double error = y[r] - sum;
+    outputs += sum * sum;
+    errors += error * error;
+    most = std::max(most, std::fabs(error));
+  }
+  state.counters["rms_error"] = static_cast<double>(std::sqrt(errors / outputs));
+  state.counters["max_error"] = static_cast<double>(most / std::sqrt(outputs / kRows));
+}
+
 constexpr Shape kShapes[] = {
     {"bf16_7168x12288", Type::kBf16, 7168, 12288},
     {"bf16_33792x7168", Type::kBf16, 33792, 7168},
     {"bf16_24576x512", Type::kBf16, 24576, 512},
     {"bf16_head_slice_16384x7168", Type::kBf16, 16384, 7168},
+    {"f32_7168x7168", Type::kF32, 7168, 7168},
     {"mxfp4_3584x3072", Type::kMxfp4, 3584, 3072},
     {"mxfp4_3072x3584", Type::kMxfp4, 3072, 3584},
 };
@@ -252,7 +300,20 @@ void register_elementwise(const KernelTable& table, const char* name, Elementwis
       ->UseManualTime();
 }
 
+void register_errors() {
+  for (const std::size_t cols : {7168U, 33792U}) {
+    for (const bool outliers : {false, true}) {
+      const std::string name =
+          "error/bf16_" + std::to_string(cols) + (outliers ? "_outliers_x100" : "");
+      benchmark::RegisterBenchmark(name.c_str(), [cols, outliers](benchmark::State& state) {
+        run_error(state, cols, outliers);
+      })->Iterations(1);
+    }
+  }
+}
+
 void register_all() {
+  register_errors();
   for (const KernelTable* table : kernels::supported_tables()) {
     const std::string isa = table->name;
     if (isa == "scalar") {

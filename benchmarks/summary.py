@@ -10,6 +10,7 @@ file. Takes medians when the run had repetitions.
 import json
 import os
 import re
+import statistics
 import sys
 import tempfile
 
@@ -40,25 +41,40 @@ def table_row(run: dict) -> str:
         f"{run['GFLOP/s']:.1f}" if "GFLOP/s" in run else "",
         f"{run['of_limit']:.2f}" if "of_limit" in run else "",
         f"{run['ns/element']:.2f}" if "ns/element" in run else "",
+        f"{run['x_c_engine']:.1f}" if "x_c_engine" in run else "",
     ]
     return "| " + " | ".join(cells) + " |"
 
 
+def spread(values: list[float]) -> str:
+    if not values:
+        return ""
+    return f"{statistics.median(values):.1f} ({min(values):.1f} to {max(values):.1f})"
+
+
 def make_table(report: dict) -> str:
     lines = [
-        "| set | kernel | vectors | threads | GB/s of weights | GFLOP/s | of the limit | ns/element |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| set | kernel | vectors | threads | GB/s of weights | GFLOP/s | of the limit | ns/element | x C engine |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
-    lines += [table_row(run) for run in rows(report)]
-    limits = {}
-    for run in rows(report):
+    runs = rows(report)
+    lines += [table_row(run) for run in runs if "rms_error" not in run]
+    read, fma = {}, {}
+    for run in runs:
+        key = (run["run_name"].split("/")[0], argument(run["run_name"], "threads"))
         if "read_limit_GB/s" in run:
-            key = (run["run_name"].split("/")[0], argument(run["run_name"], "threads"))
-            limits[key] = (run["read_limit_GB/s"], run["fma_limit_GFLOP/s"])
-    lines += ["", "Limits measured in the same run:", ""]
-    lines += ["| set | threads | read GB/s | multiply-add GFLOP/s |", "| --- | --- | --- | --- |"]
-    lines += [f"| {isa} | {threads} | {read:.1f} | {fma:.0f} |"
-              for (isa, threads), (read, fma) in sorted(limits.items())]
+            read.setdefault(key, []).append(run["read_limit_GB/s"])
+        if "fma_limit_GFLOP/s" in run:
+            fma.setdefault(key, []).append(run["fma_limit_GFLOP/s"])
+    lines += ["", "Limits, each measured right before the row it judges (median, and the range of the run):",
+              "", "| set | threads | read GB/s | multiply-add GFLOP/s |", "| --- | --- | --- | --- |"]
+    lines += [f"| {isa} | {threads} | {spread(read.get((isa, threads), []))} "
+              f"| {spread(fma.get((isa, threads), []))} |"
+              for isa, threads in sorted(set(read) | set(fma))]
+    lines += ["", "Error of the products over the rms of the outputs:", "",
+              "| product | rms | maximum |", "| --- | --- | --- |"]
+    lines += [f"| {run['run_name'].split('/')[1]} | {run['rms_error']:.2g} | {run['max_error']:.2g} |"
+              for run in runs if "rms_error" in run]
     return "\n".join(lines)
 
 

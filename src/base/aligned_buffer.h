@@ -2,9 +2,7 @@
 #pragma once
 
 #include <cstddef>
-#include <cstring>
 #include <memory>
-#include <new>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -15,6 +13,13 @@
 namespace k3 {
 
 inline constexpr std::size_t kCacheLine = 64;  // bytes
+
+// Zero-filled memory on a cache-line border; large blocks lie on huge pages where the system has
+// some. Null when there is none left. Every page has been touched.
+[[nodiscard]] void* allocate_zeroed(std::size_t bytes) noexcept;
+
+// Takes what allocate_zeroed() gave, or null.
+void free_aligned(void* memory) noexcept;
 
 // Zero-filled on construction. Throws Error(kMemory) when the system has no memory left.
 template <typename T>
@@ -53,9 +58,7 @@ class AlignedBuffer {
 
  private:
   struct Free {
-    void operator()(T* pointer) const noexcept {
-      ::operator delete (pointer, std::align_val_t{kCacheLine});
-    }
+    void operator()(T* pointer) const noexcept { free_aligned(pointer); }
   };
 
   static T* allocate(std::size_t count) {
@@ -64,14 +67,13 @@ class AlignedBuffer {
     }
     void* memory = nullptr;
     if (count <= static_cast<std::size_t>(-1) / sizeof(T)) {
-      memory = ::operator new (count * sizeof(T), std::align_val_t{kCacheLine}, std::nothrow);
+      memory = allocate_zeroed(count * sizeof(T));
     }
     if (memory == nullptr) {
       throw Error(ErrorKind::kMemory, "out of memory: " + std::to_string(count) + " elements of " +
                                           std::to_string(sizeof(T)) +
                                           " bytes could not be allocated");
     }
-    std::memset(memory, 0, count * sizeof(T));
     return static_cast<T*>(memory);
   }
 

@@ -49,12 +49,13 @@ void multiply_threaded(const Matrix& matrix, const Batch& x, float* scratch, con
   parallel_ranges(x.count, kPackGrain, matrix.cols, [&](std::size_t first, std::size_t last) {
     k.pack(x, matrix.cols, first, last, scratch);
   });
-  // Rows of a task: enough to share a packed batch, few enough to keep all threads busy.
-  constexpr std::size_t kMaxRows = 96;
+  // Rows of a task: enough to share a packed batch (for one vector: to read long streams), few enough
+  // to keep all threads busy.
+  const std::size_t most_rows = x.count == 1 ? matrix.rows : 96;
   constexpr std::size_t kRowGrain = 48;
   const auto threads = static_cast<std::size_t>(thread_count());
   const std::size_t share = (matrix.rows / (4 * threads) + kRowGrain) / kRowGrain * kRowGrain;
-  const std::size_t rows_per_task = std::min(kMaxRows, share);
+  const std::size_t rows_per_task = std::min(most_rows, share);
   const std::size_t tasks = (matrix.rows + rows_per_task - 1) / rows_per_task;
   parallel_for(tasks, rows_per_task * matrix.cols * x.count, [&](std::size_t task) {
     const std::size_t first = task * rows_per_task;

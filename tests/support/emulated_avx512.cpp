@@ -33,6 +33,21 @@ inline __m256 half_of(simde__m512 a) {
   return simde_mm256_castsi256_ps(simde_mm512_extracti64x4_epi64(simde_mm512_castps_si512(a), Half));
 }
 
+template <int Control>
+inline simde__m512 shuffle_quarters(simde__m512 a, simde__m512 b) {
+  alignas(64) float from[2][16];
+  alignas(64) float to[16];
+  simde_mm512_storeu_ps(from[0], a);
+  simde_mm512_storeu_ps(from[1], b);
+  for (int quarter = 0; quarter < 4; ++quarter) {
+    for (int i = 0; i < 4; ++i) {
+      to[quarter * 4 + i] = from[quarter / 2][(Control >> (2 * quarter) & 3) * 4 + i];
+    }
+  }
+  return simde_mm512_loadu_ps(to);
+}
+
+#define _mm512_shuffle_f32x4(a, b, control) shuffle_quarters<control>(a, b)
 #define _mm512_extractf32x8_ps(a, half) half_of<half>(a)
 #define _mm512_srai_epi32 shift_right_arithmetic
 #define _mm512_cvtepu16_epi32 widen_words

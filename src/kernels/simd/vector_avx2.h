@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "kernels/kernel_table.h"
+#include "kernels/simd/row_cursor.h"
 #include "kernels/simd/scaled_codes.h"
 
 namespace k3::kernels {
@@ -96,22 +97,39 @@ inline Vector widen_bf16(const std::uint16_t* p) {
   return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16))};
 }
 
-// s[j] += s[j + 4], s[j] += s[j + 2], s[0] + s[1] of eight s.
-inline float fold_eight(__m256 s) {
-  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1));
+// The tree over eight s: s[j] += s[j + 4], s[j] += s[j + 2], s[0] + s[1].
+inline float fold_lanes(Vector s) {
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(s.v), _mm256_extractf128_ps(s.v, 1));
   const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
 }
 
+// fold_lanes() of kWidth vectors at once: element i is that of s[i]. Destroys s.
+inline Vector fold_vectors(Vector* s) {
+  // [a b]: the halves of vectors i and i + 4 added
+  for (std::size_t i = 0; i < 4; ++i) {
+    s[i].v = _mm256_add_ps(_mm256_permute2f128_ps(s[i].v, s[i + 4].v, 0x20),
+                           _mm256_permute2f128_ps(s[i].v, s[i + 4].v, 0x31));
+  }
+  // [p0 p1 q0 q1] of vectors i and i + 2
+  for (std::size_t i = 0; i < 2; ++i) {
+    s[i].v = _mm256_add_ps(_mm256_shuffle_ps(s[i].v, s[i + 2].v, 0x44),
+                           _mm256_shuffle_ps(s[i].v, s[i + 2].v, 0xEE));
+  }
+  const __m256 sums = _mm256_add_ps(_mm256_shuffle_ps(s[0].v, s[1].v, 0x88),
+                                    _mm256_shuffle_ps(s[0].v, s[1].v, 0xDD));
+  return {_mm256_permute_ps(sums, 0xD8)};  // vectors 0, 2, 1, 3 in each half
+}
+
 // How the 32 lanes of a group lie in kParts vectors, format by format: element kOrder[i] of the
 // group stands at place i of the concatenated vectors. decode() brings a group of weights into that
-// order, reduce() is the tree of the contract for it.
+// order, decode_part() one vector of it (kPartsAtOnce says what is cheaper for many); fold() is the first steps of the tree of the contract for
+// it: sums of kWidth lanes that fold_lanes() finishes.
 inline constexpr std::size_t kParts = 4;
 
-// Rows and vectors of the register tile of batched products, and rows of the one-vector product.
+// Rows and vectors of the register tile of batched products.
 inline constexpr std::size_t kTileRows = 6;
 inline constexpr std::size_t kTileVectors = 2;
-inline constexpr std::size_t kSingleRows = 2;
 
 struct Bf16Format {
   using Matrix = Bf16Matrix;
@@ -119,22 +137,36 @@ struct Bf16Format {
                                               7,  9,  11, 13, 15, 16, 18, 20, 22, 24, 26,
                                               28, 30, 17, 19, 21, 23, 25, 27, 29, 31};
 
-  static const void* row_bytes(const Matrix& m, std::size_t row) { return m.data + row * m.stride; }
+  static constexpr bool kScaled = false;
+  static constexpr std::size_t kGroupBytes = 64;
+  static constexpr std::size_t kSingleRows = 4;
+  static constexpr std::size_t kReadAhead = 2048;
+  static constexpr std::size_t kDirectVectors = 8;
+  static constexpr std::size_t kPartsAtOnce = 1;
 
-  static std::size_t group_bytes() { return 64; }
-
-  static void decode(const Matrix& m, std::size_t row, std::size_t group, Vector* out) {
-    const auto* p = reinterpret_cast<const __m256i*>(m.data + row * m.stride + group * 32);
-    const __m256i high = _mm256_set1_epi32(static_cast<int>(0xFFFF0000U));
-    const __m256i a = _mm256_loadu_si256(p);
-    const __m256i b = _mm256_loadu_si256(p + 1);
-    out[0].v = _mm256_castsi256_ps(_mm256_slli_epi32(a, 16));
-    out[1].v = _mm256_castsi256_ps(_mm256_and_si256(a, high));
-    out[2].v = _mm256_castsi256_ps(_mm256_slli_epi32(b, 16));
-    out[3].v = _mm256_castsi256_ps(_mm256_and_si256(b, high));
+  static RowCursor cursor(const Matrix& m, std::size_t row) {
+    return {reinterpret_cast<const char*>(m.data + row * m.stride), m.stride * sizeof(*m.data),
+            nullptr, 0};
   }
 
-  static float reduce(const Vector* t) { return fold_eight(((t[0] + t[1]) + (t[2] + t[3])).v); }
+  template <std::size_t Part>
+  static Vector decode_part(const char* bytes, const std::uint8_t* /*scale*/) {
+    const __m256i pairs = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes) + Part / 2);
+    if constexpr (Part % 2 == 0) {
+      return {_mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16))};
+    }
+    return {_mm256_castsi256_ps(
+        _mm256_and_si256(pairs, _mm256_set1_epi32(static_cast<int>(0xFFFF0000U))))};
+  }
+
+  static void decode(const char* bytes, const std::uint8_t* scale, Vector* out) {
+    out[0] = decode_part<0>(bytes, scale);
+    out[1] = decode_part<1>(bytes, scale);
+    out[2] = decode_part<2>(bytes, scale);
+    out[3] = decode_part<3>(bytes, scale);
+  }
+
+  static Vector fold(const Vector* t) { return (t[0] + t[1]) + (t[2] + t[3]); }
 };
 
 struct F32Format {
@@ -143,25 +175,36 @@ struct F32Format {
                                               11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
                                               22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
 
-  static const void* row_bytes(const Matrix& m, std::size_t row) { return m.data + row * m.stride; }
+  static constexpr bool kScaled = false;
+  static constexpr std::size_t kGroupBytes = 128;
+  static constexpr std::size_t kSingleRows = 4;
+  static constexpr std::size_t kReadAhead = 2048;
+  static constexpr std::size_t kDirectVectors = 8;
+  static constexpr std::size_t kPartsAtOnce = 1;
 
-  static std::size_t group_bytes() { return 128; }
-
-  static void decode(const Matrix& m, std::size_t row, std::size_t group, Vector* out) {
-    const float* p = m.data + row * m.stride + group * 32;
-    for (std::size_t part = 0; part < kParts; ++part) {
-      out[part] = Vector::load(p + part * Vector::kWidth);
-    }
+  static RowCursor cursor(const Matrix& m, std::size_t row) {
+    return {reinterpret_cast<const char*>(m.data + row * m.stride), m.stride * sizeof(*m.data),
+            nullptr, 0};
   }
 
-  static float reduce(const Vector* t) {
+  template <std::size_t Part>
+  static Vector decode_part(const char* bytes, const std::uint8_t* /*scale*/) {
+    return Vector::load(reinterpret_cast<const float*>(bytes) + Part * Vector::kWidth);
+  }
+
+  static void decode(const char* bytes, const std::uint8_t* scale, Vector* out) {
+    out[0] = decode_part<0>(bytes, scale);
+    out[1] = decode_part<1>(bytes, scale);
+    out[2] = decode_part<2>(bytes, scale);
+    out[3] = decode_part<3>(bytes, scale);
+  }
+
+  static Vector fold(const Vector* t) {
     // [s0 s1 s4 s5 | s2 s3 s6 s7] and the same of s8 to s15
     const __m256 low = _mm256_hadd_ps(t[0].v, t[1].v);
     const __m256 high = _mm256_hadd_ps(t[2].v, t[3].v);
-    const __m256 eight = _mm256_add_ps(low, high);
-    const __m256 four = _mm256_add_ps(eight, _mm256_permute_ps(eight, 0x4E));  // s[j] += s[j+4]
-    const __m128 two = _mm_add_ps(_mm256_castps256_ps128(four), _mm256_extractf128_ps(four, 1));
-    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+    return {
+        _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(_mm256_add_ps(low, high)), 0xD8))};
   }
 };
 
@@ -190,46 +233,68 @@ struct Mxfp4Format {
                                               14, 3,  7,  11, 15, 16, 20, 24, 28, 17, 21,
                                               25, 29, 18, 22, 26, 30, 19, 23, 27, 31};
 
-  static const void* row_bytes(const Matrix& m, std::size_t row) {
-    return m.packed + row * m.packed_stride;
+  static constexpr bool kScaled = true;
+  static constexpr std::size_t kGroupBytes = 16;
+  static constexpr std::size_t kSingleRows = 2;
+  static constexpr std::size_t kReadAhead = 1024;
+  static constexpr std::size_t kDirectVectors = 2;  // decoding one part costs as much as all
+  static constexpr std::size_t kPartsAtOnce = kParts;
+
+  static RowCursor cursor(const Matrix& m, std::size_t row) {
+    return {reinterpret_cast<const char*>(m.packed + row * m.packed_stride), m.packed_stride,
+            m.scales + row * m.scale_stride, m.scale_stride};
   }
 
-  static std::size_t group_bytes() { return 16; }
+  static __m256i both_halves(const void* p) {
+    return _mm256_broadcastsi128_si256(_mm_loadu_si128(static_cast<const __m128i*>(p)));
+  }
 
-  static void decode(const Matrix& m, std::size_t row, std::size_t group, Vector* out) {
-    const std::uint8_t* p = m.packed + row * m.packed_stride + group * 16;
-    const std::uint8_t scale = m.scales[row * m.scale_stride + group];
+  // bf16 of a group: elements 0 to 7 and 8 to 15 of the even (low half) and odd elements' codes.
+  struct Values {
+    __m256i first;
+    __m256i second;
+  };
+
+  static Values values(const char* bytes, const std::uint8_t* scale) {
     // even elements' codes in the low half, odd ones' in the high half
-    const __m256i bytes =
-        _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-    const __m256i nibbles = _mm256_and_si256(
-        _mm256_srlv_epi64(bytes, _mm256_setr_epi64x(0, 0, 4, 4)), _mm256_set1_epi8(15));
-    const auto table = [](const std::uint8_t* t) {
-      return _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(t)));
-    };
-    const __m256i low = _mm256_shuffle_epi8(table(kScaledCodes.low[scale]), nibbles);
-    const __m256i high = _mm256_shuffle_epi8(table(kScaledCodes.high[scale]), nibbles);
-    const __m256i upper = _mm256_set1_epi32(static_cast<int>(0xFFFF0000U));
-    const __m256i first = _mm256_unpacklo_epi8(low, high);
-    const __m256i second = _mm256_unpackhi_epi8(low, high);
-    out[0].v = _mm256_castsi256_ps(_mm256_slli_epi32(first, 16));
-    out[1].v = _mm256_castsi256_ps(_mm256_and_si256(first, upper));
-    out[2].v = _mm256_castsi256_ps(_mm256_slli_epi32(second, 16));
-    out[3].v = _mm256_castsi256_ps(_mm256_and_si256(second, upper));
+    const __m256i nibbles =
+        _mm256_and_si256(_mm256_srlv_epi64(both_halves(bytes), _mm256_setr_epi64x(0, 0, 4, 4)),
+                         _mm256_set1_epi8(15));
+    const __m256i low = _mm256_shuffle_epi8(both_halves(kScaledCodes.low[*scale]), nibbles);
+    const __m256i high = _mm256_shuffle_epi8(both_halves(kScaledCodes.high[*scale]), nibbles);
+    return {_mm256_unpacklo_epi8(low, high), _mm256_unpackhi_epi8(low, high)};
   }
 
-  static float reduce(const Vector* t) {
+  static Vector lower(__m256i pairs) { return {_mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16))}; }
+
+  static Vector upper(__m256i pairs) {
+    return {_mm256_castsi256_ps(
+        _mm256_and_si256(pairs, _mm256_set1_epi32(static_cast<int>(0xFFFF0000U))))};
+  }
+
+  template <std::size_t Part>
+  static Vector decode_part(const char* bytes, const std::uint8_t* scale) {
+    const Values v = values(bytes, scale);
+    const __m256i pairs = Part < 2 ? v.first : v.second;
+    return Part % 2 == 0 ? lower(pairs) : upper(pairs);
+  }
+
+  static void decode(const char* bytes, const std::uint8_t* scale, Vector* out) {
+    const Values v = values(bytes, scale);
+    out[0] = lower(v.first);
+    out[1] = upper(v.first);
+    out[2] = lower(v.second);
+    out[3] = upper(v.second);
+  }
+
+  static Vector fold(const Vector* t) {
     // The halves of a vector hold the even and the odd lanes of its pairs.
     const auto pairs = [](Vector a) {
       return _mm_add_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));
     };
-    const __m128 even = _mm_add_ps(pairs(t[0]), pairs(t[2]));          // [s0 s2 s4 s6] += [s8 ...]
-    const __m128 odd = _mm_add_ps(pairs(t[1]), pairs(t[3]));           // [s1 s3 s5 s7] += [s9 ...]
-    const __m128 even4 = _mm_add_ps(even, _mm_movehl_ps(even, even));  // s[j] += s[j+4]
-    const __m128 odd4 = _mm_add_ps(odd, _mm_movehl_ps(odd, odd));
-    const __m128 s0 = _mm_add_ss(even4, _mm_movehdup_ps(even4));  // s[j] += s[j+2]
-    const __m128 s1 = _mm_add_ss(odd4, _mm_movehdup_ps(odd4));
-    return _mm_cvtss_f32(_mm_add_ss(s0, s1));
+    const __m128 even = _mm_add_ps(pairs(t[0]), pairs(t[2]));  // [s0 s2 s4 s6] += [s8 ...]
+    const __m128 odd = _mm_add_ps(pairs(t[1]), pairs(t[3]));   // [s1 s3 s5 s7] += [s9 ...]
+    return {_mm256_set_m128(_mm_unpackhi_ps(even, odd), _mm_unpacklo_ps(even, odd))};
   }
 };
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "kernels/kernel_table.h"
+#include "kernels/simd/row_cursor.h"
 #include "kernels/simd/scaled_codes.h"
 
 namespace k3::kernels {
@@ -97,22 +98,46 @@ inline Vector widen_bf16(const std::uint16_t* p) {
 }
 
 // The tree over sixteen s: s[j] += s[j + 8], + 4, + 2, then s[0] + s[1].
-inline float fold_sixteen(__m512 s) {
-  const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(s), _mm512_extractf32x8_ps(s, 1));
+inline float fold_lanes(Vector s) {
+  const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(s.v), _mm512_extractf32x8_ps(s.v, 1));
   const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
   const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
 }
 
+// fold_lanes() of kWidth vectors at once: element i is that of s[i]. Destroys s.
+inline Vector fold_vectors(Vector* s) {
+  // Lane groups of four, halves of each vector added: [a0 a1 b0 b1], vectors i and i + 8.
+  for (std::size_t i = 0; i < 8; ++i) {
+    s[i].v = _mm512_add_ps(_mm512_shuffle_f32x4(s[i].v, s[i + 8].v, 0x44),
+                           _mm512_shuffle_f32x4(s[i].v, s[i + 8].v, 0xEE));
+  }
+  // [a b c d] of vectors i, i + 8, i + 4, i + 12
+  for (std::size_t i = 0; i < 4; ++i) {
+    s[i].v = _mm512_add_ps(_mm512_shuffle_f32x4(s[i].v, s[i + 4].v, 0x88),
+                           _mm512_shuffle_f32x4(s[i].v, s[i + 4].v, 0xDD));
+  }
+  // pairs of each four: [p0 p1 q0 q1] of vectors i and i + 2
+  for (std::size_t i = 0; i < 2; ++i) {
+    s[i].v = _mm512_add_ps(_mm512_shuffle_ps(s[i].v, s[i + 2].v, 0x44),
+                           _mm512_shuffle_ps(s[i].v, s[i + 2].v, 0xEE));
+  }
+  const __m512 sums = _mm512_add_ps(_mm512_shuffle_ps(s[0].v, s[1].v, 0x88),
+                                    _mm512_shuffle_ps(s[0].v, s[1].v, 0xDD));
+  // Lane group l holds vectors 0, 2, 1, 3 plus 0, 8, 4, 12.
+  return {_mm512_permutexvar_ps(
+      _mm512_setr_epi32(0, 2, 1, 3, 8, 10, 9, 11, 4, 6, 5, 7, 12, 14, 13, 15), sums)};
+}
+
 // How the 32 lanes of a group lie in kParts vectors, format by format: element kOrder[i] of the
 // group stands at place i of the concatenated vectors. decode() brings a group of weights into that
-// order, reduce() is the tree of the contract for it.
+// order, decode_part() one vector of it (kPartsAtOnce says what is cheaper for many); fold() is the first step of the tree of the contract for it:
+// sums of kWidth lanes that fold_lanes() finishes.
 inline constexpr std::size_t kParts = 2;
 
-// Rows and vectors of the register tile of batched products, and rows of the one-vector product.
+// Rows and vectors of the register tile of batched products.
 inline constexpr std::size_t kTileRows = 6;
 inline constexpr std::size_t kTileVectors = 4;
-inline constexpr std::size_t kSingleRows = 4;
 
 // Even elements, then odd ones: what a shift and a mask make of packed pairs.
 struct EvenOddOrder {
@@ -120,21 +145,36 @@ struct EvenOddOrder {
                                               22, 24, 26, 28, 30, 1,  3,  5,  7,  9,  11,
                                               13, 15, 17, 19, 21, 23, 25, 27, 29, 31};
 
-  static float reduce(const Vector* t) { return fold_sixteen((t[0] + t[1]).v); }
+  static Vector fold(const Vector* t) { return t[0] + t[1]; }
 };
 
 struct Bf16Format : EvenOddOrder {
   using Matrix = Bf16Matrix;
+  static constexpr bool kScaled = false;
+  static constexpr std::size_t kGroupBytes = 64;
+  static constexpr std::size_t kSingleRows = 4;
+  static constexpr std::size_t kReadAhead = 1024;
+  static constexpr std::size_t kDirectVectors = 8;
+  static constexpr std::size_t kPartsAtOnce = 1;
 
-  static const void* row_bytes(const Matrix& m, std::size_t row) { return m.data + row * m.stride; }
+  static RowCursor cursor(const Matrix& m, std::size_t row) {
+    return {reinterpret_cast<const char*>(m.data + row * m.stride), m.stride * sizeof(*m.data),
+            nullptr, 0};
+  }
 
-  static std::size_t group_bytes() { return 64; }
+  template <std::size_t Part>
+  static Vector decode_part(const char* bytes, const std::uint8_t* /*scale*/) {
+    const __m512i pairs = _mm512_loadu_si512(bytes);
+    if constexpr (Part == 0) {
+      return {_mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16))};
+    }
+    return {_mm512_castsi512_ps(
+        _mm512_and_si512(pairs, _mm512_set1_epi32(static_cast<int>(0xFFFF0000U))))};
+  }
 
-  static void decode(const Matrix& m, std::size_t row, std::size_t group, Vector* out) {
-    const __m512i a = _mm512_loadu_si512(m.data + row * m.stride + group * 32);
-    const __m512i high = _mm512_set1_epi32(static_cast<int>(0xFFFF0000U));
-    out[0].v = _mm512_castsi512_ps(_mm512_slli_epi32(a, 16));
-    out[1].v = _mm512_castsi512_ps(_mm512_and_si512(a, high));
+  static void decode(const char* bytes, const std::uint8_t* scale, Vector* out) {
+    out[0] = decode_part<0>(bytes, scale);
+    out[1] = decode_part<1>(bytes, scale);
   }
 };
 
@@ -144,23 +184,35 @@ struct F32Format {
                                               11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
                                               22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
 
-  static const void* row_bytes(const Matrix& m, std::size_t row) { return m.data + row * m.stride; }
+  static constexpr bool kScaled = false;
+  static constexpr std::size_t kGroupBytes = 128;
+  static constexpr std::size_t kSingleRows = 4;
+  static constexpr std::size_t kReadAhead = 1024;
+  static constexpr std::size_t kDirectVectors = 8;
+  static constexpr std::size_t kPartsAtOnce = 1;
 
-  static std::size_t group_bytes() { return 128; }
-
-  static void decode(const Matrix& m, std::size_t row, std::size_t group, Vector* out) {
-    const float* p = m.data + row * m.stride + group * 32;
-    out[0] = Vector::load(p);
-    out[1] = Vector::load(p + Vector::kWidth);
+  static RowCursor cursor(const Matrix& m, std::size_t row) {
+    return {reinterpret_cast<const char*>(m.data + row * m.stride), m.stride * sizeof(*m.data),
+            nullptr, 0};
   }
 
-  static float reduce(const Vector* t) {
+  template <std::size_t Part>
+  static Vector decode_part(const char* bytes, const std::uint8_t* /*scale*/) {
+    return {_mm512_loadu_ps(bytes + Part * sizeof(__m512))};
+  }
+
+  static void decode(const char* bytes, const std::uint8_t* scale, Vector* out) {
+    out[0] = decode_part<0>(bytes, scale);
+    out[1] = decode_part<1>(bytes, scale);
+  }
+
+  static Vector fold(const Vector* t) {
     const __m512i even =
         _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
     const __m512i odd =
         _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
-    return fold_sixteen(_mm512_add_ps(_mm512_permutex2var_ps(t[0].v, even, t[1].v),
-                                      _mm512_permutex2var_ps(t[0].v, odd, t[1].v)));
+    return {_mm512_add_ps(_mm512_permutex2var_ps(t[0].v, even, t[1].v),
+                          _mm512_permutex2var_ps(t[0].v, odd, t[1].v))};
   }
 };
 
@@ -181,23 +233,59 @@ constexpr ScaledCodes make_scaled_codes() {
 
 inline constexpr ScaledCodes kScaledCodes = make_scaled_codes();
 
-struct Mxfp4Format : EvenOddOrder {
+struct Mxfp4Format {
   using Matrix = Mxfp4Matrix;
+  static constexpr std::uint8_t kOrder[32] = {0,  8,  16, 24, 1,  9,  17, 25, 2,  10, 18,
+                                              26, 3,  11, 19, 27, 4,  12, 20, 28, 5,  13,
+                                              21, 29, 6,  14, 22, 30, 7,  15, 23, 31};
+  static constexpr bool kScaled = true;
+  static constexpr std::size_t kGroupBytes = 16;
+  static constexpr std::size_t kSingleRows = 4;
+  static constexpr std::size_t kReadAhead = 1024;
+  static constexpr std::size_t kDirectVectors = 8;
+  static constexpr std::size_t kPartsAtOnce = 1;
 
-  static const void* row_bytes(const Matrix& m, std::size_t row) {
-    return m.packed + row * m.packed_stride;
+  static RowCursor cursor(const Matrix& m, std::size_t row) {
+    return {reinterpret_cast<const char*>(m.packed + row * m.packed_stride), m.packed_stride,
+            m.scales + row * m.scale_stride, m.scale_stride};
   }
 
-  static std::size_t group_bytes() { return 16; }
+  // The four words of a group, in every lane group.
+  static __m512i words(const char* bytes) {
+    return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes)));
+  }
 
-  // The permutation reads four bits of its index, so the codes need no mask.
-  static void decode(const Matrix& m, std::size_t row, std::size_t group, Vector* out) {
-    const std::uint8_t* p = m.packed + row * m.packed_stride + group * 16;
-    const __m512 table = _mm512_load_ps(kScaledCodes.bits[m.scales[row * m.scale_stride + group]]);
-    const __m512i codes =
-        _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-    out[0].v = _mm512_permutexvar_ps(codes, table);
-    out[1].v = _mm512_permutexvar_ps(_mm512_srli_epi32(codes, 4), table);
+  // Lane group l of part p gets nibble 4p + l of each word. The permutation reads four bits of its
+  // index, so the codes need no mask; one shuffle a part, where widening bytes takes three for two.
+  template <std::size_t Part>
+  static Vector values(__m512i words, __m512 table) {
+    const __m512i first = _mm512_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12);
+    const __m512i shift = Part == 0 ? first : _mm512_add_epi32(first, _mm512_set1_epi32(16));
+    return {_mm512_permutexvar_ps(_mm512_srlv_epi32(words, shift), table)};
+  }
+
+  static __m512 table(const std::uint8_t* scale) {
+    return _mm512_load_ps(kScaledCodes.bits[*scale]);
+  }
+
+  template <std::size_t Part>
+  static Vector decode_part(const char* bytes, const std::uint8_t* scale) {
+    return values<Part>(words(bytes), table(scale));
+  }
+
+  static void decode(const char* bytes, const std::uint8_t* scale, Vector* out) {
+    const __m512 codes = table(scale);
+    const __m512i group = words(bytes);
+    out[0] = values<0>(group, codes);
+    out[1] = values<1>(group, codes);
+  }
+
+  static Vector fold(const Vector* t) {
+    // [s0 s4 s8 s12 | s1 s5 ... | s2 s6 ... | s3 s7 ...]
+    const __m512 sums = _mm512_add_ps(_mm512_shuffle_f32x4(t[0].v, t[1].v, 0x88),
+                                      _mm512_shuffle_f32x4(t[0].v, t[1].v, 0xDD));
+    return {_mm512_permutexvar_ps(
+        _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), sums)};
   }
 };
 
