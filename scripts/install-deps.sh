@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Installs what the project needs on Debian or Ubuntu, and nothing when everything is there.
 #
-# usage: scripts/install-deps.sh          what building, testing and running need
-#        scripts/install-deps.sh --ci     the same, and what .ci/run needs besides
-#        scripts/install-deps.sh --list   prints the packages (with --ci: all of them)
+# usage: scripts/install-deps.sh            what building, testing and running need
+#        scripts/install-deps.sh --ci       the same, and what .ci/run needs besides
+#        scripts/install-deps.sh --aarch64  the same, and what scripts/test-aarch64.sh needs besides
+#        scripts/install-deps.sh --list     prints the packages (with --ci, --aarch64: theirs too)
 #
 # Exit status: 0 all there or installed, or a system without apt (then a message names the
 # libraries and CMake judges); 1 something is missing and could not be installed; 2 usage.
@@ -21,9 +22,10 @@ readonly CI_PACKAGES=(
   git shellcheck
   python3 python3-numpy python3-torch # the reference implementation
 )
+readonly AARCH64_PACKAGES=(g++-aarch64-linux-gnu qemu-user)
 
 usage() {
-  sed -n '4,6s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+  sed -n '4,7s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
 }
 
 # Packages of the arguments that dpkg does not know as installed, one a line.
@@ -69,6 +71,7 @@ main() {
   for argument in "$@"; do
     case $argument in
       --ci) packages+=("${CI_PACKAGES[@]}") ;;
+      --aarch64) packages+=("${AARCH64_PACKAGES[@]}") ;;
       --list) list=yes ;;
       --help) usage && return ;;
       *)

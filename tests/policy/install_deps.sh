@@ -96,6 +96,11 @@ check_decisions() {
   run --ci
   must '--ci: exactly the CI packages are installed' [ "$installs" = "${ci_all[*]:${#all[@]}}" ]
 
+  setting 0 "${all[@]}"
+  run --aarch64
+  must '--aarch64: exactly compiler and emulator are installed' \
+    [ "$installs" = 'g++-aarch64-linux-gnu qemu-user' ]
+
   setting 1000 "${all[@]:1}"
   run
   must 'user with sudo: status 0' [ "$status" = 0 ]
@@ -193,6 +198,7 @@ self_test() {
     expect_broken 'installs nothing: status 1' 's/^    return 1/    return 0/'
     expect_broken 'no Debian: goes on' 's/ || ! command -v apt-get >.dev.null//'
     expect_broken '--ci --list' 's/^      --ci) .*/      --ci) ;;/'
+    expect_broken '--aarch64: exactly' 's/^      --aarch64) .*/      --aarch64) ;;/'
     expect_broken 'unknown option' 's/return 2/return 0/'
   }
   # shellcheck disable=SC2016  # Markdown
