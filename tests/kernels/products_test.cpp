@@ -285,13 +285,37 @@ TEST(Products, DenormalsAreNotFlushed) {
   EXPECT_EQ(product(F32Matrix{w.data(), 1, 1, 1}, x)[0], 0x1p-140F);
 }
 
+#if defined(__SSE__) || defined(__aarch64__)
 #if defined(__SSE__)
+constexpr std::uint64_t kFlushToZero = 0x8040;  // of operands too
+
+std::uint64_t float_mode() {
+  return _mm_getcsr();
+}
+
+void set_float_mode(std::uint64_t mode) {
+  _mm_setcsr(static_cast<unsigned>(mode));
+}
+#else
+constexpr std::uint64_t kFlushToZero = std::uint64_t{1} << 24;  // FPCR.FZ, operands and results
+
+std::uint64_t float_mode() {
+  std::uint64_t mode = 0;
+  asm volatile("mrs %0, fpcr" : "=r"(mode));
+  return mode;
+}
+
+void set_float_mode(std::uint64_t mode) {
+  asm volatile("msr fpcr, %0" : : "r"(mode));
+}
+#endif
+
 // A host program may run with flush-to-zero on: the engine's answer must not change.
 TEST(Products, FlushToZeroOfTheHostIsIgnored) {
   const std::vector<float> w(100, 0x1p-130F);
   const std::vector<float> x(1, 0x1p-10F);
-  const unsigned saved = _mm_getcsr();
-  _mm_setcsr(saved | 0x8040U);
+  const std::uint64_t saved = float_mode();
+  set_float_mode(saved | kFlushToZero);
   std::vector<float> y(100);
   {
     const test::ScopedThreads two(2);
@@ -299,9 +323,9 @@ TEST(Products, FlushToZeroOfTheHostIsIgnored) {
     multiply(F32Matrix{w.data(), 100, 1, 1}, Batch{x.data(), 1, 1}, scratch.data(),
              {y.data(), 100});
   }
-  const unsigned after = _mm_getcsr();
-  _mm_setcsr(saved);
-  EXPECT_EQ(after & 0x8040U, 0x8040U);  // the caller's mode comes back
+  const std::uint64_t after = float_mode();
+  set_float_mode(saved);
+  EXPECT_EQ(after & kFlushToZero, kFlushToZero);  // the caller's mode comes back
   for (const float value : y) {
     EXPECT_EQ(std::bit_cast<std::uint32_t>(value), 512U);  // 2^-140
   }
