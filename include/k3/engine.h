@@ -98,7 +98,8 @@ class Engine {
   // and of their logit_rows. Every result is the same bits as if its session ran alone, token by
   // token. Throws std::invalid_argument on an empty or repeated step, Error(kUsage) on a token id
   // not below V, Error(kNonFinite) naming the layer, Error(kInterrupted), and read errors; the
-  // sessions of a call that threw cannot go on (std::logic_error).
+  // sessions of a call that threw cannot go on (std::logic_error). After a call with as many tokens
+  // or more it allocates nothing but latents, where a session begins a block of 64 positions.
   void forward(std::span<const SessionStep> steps,
                std::span<float> logits,
                const ResidualObserver& observer = {});

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <stdexcept>
-#include <vector>
 
 #include "base/parallel.h"
 #include "kernels/norms.h"
@@ -65,13 +64,12 @@ void aggregate_sources(const ModelConfig& config,
                        std::size_t stack,
                        const Vector& weight,
                        Workspace& work) {
-  std::vector<const float*> sources;
   for (std::size_t block = 0; block < stack; ++block) {
-    sources.push_back(work.snapshots + block * tokens * config.hidden_size);
+    work.sources[block] = work.snapshots + block * tokens * config.hidden_size;
   }
-  sources.push_back(work.residual);
-  const kernels::ResidualSources input{sources, weight.data(), config.rms_norm_eps,
-                                       config.hidden_size};
+  work.sources[stack] = work.residual;
+  const kernels::ResidualSources input{
+      {work.sources, stack + 1}, weight.data(), config.rms_norm_eps, config.hidden_size};
   kernels::aggregate(input, tokens, work.scores, work.aggregated);
 }
 

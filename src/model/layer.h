@@ -14,13 +14,6 @@
 
 namespace k3::model {
 
-// The tokens of one sequence within the batch: consecutive rows [first, first + count).
-struct TokenSpan {
-  SequenceState* state = nullptr;
-  std::size_t first = 0;
-  std::size_t count = 0;  // at least 1
-};
-
 // What every stage of a layer works with.
 struct LayerContext {
   const ModelConfig& config;

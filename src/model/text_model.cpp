@@ -1,16 +1,17 @@
 #include "model/text_model.h"
 
 #include <algorithm>
-#include <set>
+#include <atomic>
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "k3/errors.h"
 
 #include "base/float_bits.h"
 #include "base/float_environment.h"
+#include "base/parallel.h"
 #include "kernels/norms.h"
 #include "model/layer.h"
 
@@ -20,10 +21,12 @@ namespace {
 void check_inputs(const ModelConfig& config,
                   std::span<const SequenceInput> inputs,
                   std::size_t logits_size) {
-  std::set<const SequenceState*> seen;
   std::size_t wanted = 0;
-  for (const SequenceInput& input : inputs) {
-    if (input.tokens.empty() || input.state == nullptr || !seen.insert(input.state).second) {
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const SequenceInput& input = inputs[i];
+    // Every pair is compared: a pass has few sequences, and a set would allocate.
+    if (input.tokens.empty() || input.state == nullptr ||
+        std::ranges::count(inputs.first(i), input.state, &SequenceInput::state) > 0) {
       throw std::invalid_argument("a sequence of a pass needs tokens and may stand in it once");
     }
     for (const std::int32_t token : input.tokens) {
@@ -44,26 +47,47 @@ void check_inputs(const ModelConfig& config,
   }
 }
 
-std::vector<TokenSpan> token_spans(std::span<const SequenceInput> inputs) {
-  std::vector<TokenSpan> spans;
+// Where the tokens of each sequence stand in the batch, into work.spans.
+std::span<const TokenSpan> token_spans(std::span<const SequenceInput> inputs, Workspace& work) {
   std::size_t first = 0;
-  for (const SequenceInput& input : inputs) {
-    spans.push_back({input.state, first, input.tokens.size()});
-    first += input.tokens.size();
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    work.spans[i] = {inputs[i].state, first, inputs[i].tokens.size()};
+    first += inputs[i].tokens.size();
   }
-  return spans;
+  return {work.spans, inputs.size()};
 }
 
-void check_finite(std::span<const float> values, const std::string& where) {
-  if (!std::all_of(values.begin(), values.end(), is_finite)) {
-    throw Error(ErrorKind::kNonFinite,
-                {.what = "NaN or infinity, the weights or the file are broken", .where = where});
-  }
+bool all_finite(std::span<const float> values) {
+  constexpr std::size_t kElementsPerTask = 4096;
+  std::atomic<bool> finite = true;
+  parallel_ranges(values.size(), kElementsPerTask, 1, [&](std::size_t first, std::size_t last) {
+    bool good = true;
+    for (const float value : values.subspan(first, last - first)) {
+      good = good && is_finite(value);
+    }
+    if (!good) {
+      finite.store(false, std::memory_order_relaxed);
+    }
+  });
+  return finite;
+}
+
+[[noreturn]] void refuse_non_finite(const std::string& where) {
+  throw Error(ErrorKind::kNonFinite,
+              {.what = "NaN or infinity, the weights or the file are broken", .where = where});
 }
 
 void check_stop(const PassHooks& hooks, std::size_t layer) {
   if (hooks.stop != nullptr && hooks.stop->load(std::memory_order_relaxed)) {
     throw Error(ErrorKind::kInterrupted, "interrupted before layer " + std::to_string(layer));
+  }
+}
+
+void show_residual(const PassHooks& hooks,
+                   std::size_t layers_done,
+                   std::span<const float> residual) {
+  if (hooks.on_residual != nullptr && *hooks.on_residual) {
+    (*hooks.on_residual)(layers_done, residual);
   }
 }
 
@@ -92,25 +116,24 @@ void TextModel::embed(std::span<const SequenceInput> inputs) {
   }
 }
 
-void TextModel::run_layers(std::span<const SequenceInput> inputs,
+void TextModel::run_layers(std::span<const TokenSpan> sequences,
                            std::size_t tokens,
                            const PassHooks& hooks,
                            std::size_t& stack) {
-  const std::vector<TokenSpan> spans = token_spans(inputs);
   const std::span<const float> residual(work_->residual, tokens * config_.hidden_size);
-  check_finite(residual, "embedding");
-  if (hooks.on_residual) {
-    hooks.on_residual(0, residual);
+  if (!all_finite(residual)) {
+    refuse_non_finite("embedding");
   }
+  show_residual(hooks, 0, residual);
   for (std::size_t layer = 0; layer < config_.num_hidden_layers; ++layer) {
     check_stop(hooks, layer);
-    const LayerContext context{config_, layer, vectors_.layers[layer], tape_, experts_, *work_,
-                               spans,   tokens};
+    const LayerContext context{config_,   layer, vectors_.layers[layer], tape_, experts_, *work_,
+                               sequences, tokens};
     decoder_layer(context, stack);
-    check_finite(residual, "layer " + std::to_string(layer));
-    if (hooks.on_residual) {
-      hooks.on_residual(layer + 1, residual);
+    if (!all_finite(residual)) {
+      refuse_non_finite("layer " + std::to_string(layer));
     }
+    show_residual(hooks, layer + 1, residual);
   }
 }
 
@@ -133,7 +156,9 @@ void TextModel::project_logits(std::span<const SequenceInput> inputs,
   multiply_tiles(tape_, MatrixId{kNoIndex, TensorRole::kHead},
                  kernels::Batch{work_->normed, wanted, hidden}, work_->packed,
                  {logits.data(), config_.vocab_size});
-  check_finite(logits, "logits");
+  if (!all_finite(logits)) {
+    refuse_non_finite("logits");
+  }
 }
 
 void TextModel::forward(std::span<const SequenceInput> inputs,
@@ -152,7 +177,7 @@ void TextModel::forward(std::span<const SequenceInput> inputs,
   tape_.rewind();
   embed(inputs);
   std::size_t stack = 0;
-  run_layers(inputs, tokens, hooks, stack);
+  run_layers(token_spans(inputs, *work_), tokens, hooks, stack);
   if (!logits.empty()) {
     project_logits(inputs, tokens, stack, logits);
   }

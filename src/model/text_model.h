@@ -25,13 +25,16 @@ struct SequenceInput {
       logit_rows;  // ascending indices into `tokens` whose logits are wanted
 };
 
+// Called with the residual [T][E] as it enters the first layer (layer 0, the embeddings) and as it
+// leaves layer n - 1 (n): `layers_done`, residual.
+using ResidualHook = std::function<void(std::size_t layers_done, std::span<const float> residual)>;
+
 // Ways to look into a pass; both may be left out.
 struct PassHooks {
   // Checked before every layer: when true, the pass throws Error(kInterrupted).
   const std::atomic<bool>* stop = nullptr;
-  // Called with the residual [T][E] as it enters the first layer (layer 0, the embeddings) and as
-  // it leaves layer n - 1 (n): `layers_done`, residual.
-  std::function<void(std::size_t layers_done, std::span<const float> residual)> on_residual;
+  // Borrowed, since a copy may allocate; may be empty.
+  const ResidualHook* on_residual = nullptr;
 };
 
 class TextModel {
@@ -46,6 +49,8 @@ class TextModel {
   // nothing but its own sequence. Throws std::invalid_argument on an empty or repeated sequence or
   // a wrong size of `logits`; Error(kUsage) on a token id not below V; Error(kNonFinite) naming the
   // layer; Error(kInterrupted); and what the weights throw. After a throw the sequences are torn.
+  // Allocates the workspace in a pass of more tokens than any before, latents where positions begin
+  // a block, and else nothing.
   void forward(std::span<const SequenceInput> inputs,
                std::span<float> logits,
                const PassHooks& hooks = {});
@@ -55,7 +60,7 @@ class TextModel {
  private:
   void ensure_workspace(std::size_t tokens);
   void embed(std::span<const SequenceInput> inputs);
-  void run_layers(std::span<const SequenceInput> inputs,
+  void run_layers(std::span<const TokenSpan> sequences,
                   std::size_t tokens,
                   const PassHooks& hooks,
                   std::size_t& stack);

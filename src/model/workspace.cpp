@@ -80,6 +80,8 @@ std::size_t widest_input(const ModelConfig& c) {
 
 void Workspace::carve(Carver& carver, const ModelConfig& config, std::size_t tokens) {
   const std::size_t width = tokens * config.hidden_size;
+  spans = carver.take<TokenSpan>(tokens);
+  sources = carver.take<const float*>(snapshot_count(config) + 1);
   residual = carver.take<float>(width);
   snapshots = carver.take<float>(snapshot_count(config) * width);
   aggregated = carver.take<float>(width);

@@ -1,4 +1,5 @@
-// Scratch of a forward pass, for a given number of tokens.
+// Scratch of a forward pass, for a given number of tokens: all the memory that a pass needs beside
+// the growth of its sequences.
 #pragma once
 
 #include <cstddef>
@@ -61,6 +62,15 @@ struct MoeScratch {
   float* routed;            // [T][E]
 };
 
+class SequenceState;
+
+// The tokens of one sequence within the batch: consecutive rows [first, first + count).
+struct TokenSpan {
+  SequenceState* state = nullptr;
+  std::size_t first = 0;
+  std::size_t count = 0;  // at least 1
+};
+
 class Workspace {
  public:
   // Throws Error(kMemory).
@@ -71,14 +81,16 @@ class Workspace {
 
   [[nodiscard]] std::size_t capacity() const { return capacity_; }
 
-  float* residual = nullptr;    // [T][E] the running residual r
-  float* snapshots = nullptr;   // [block][T][E] the stack B
-  float* aggregated = nullptr;  // [T][E]
-  float* normed = nullptr;      // [T][E]
-  float* branch = nullptr;      // [T][E] output of attention or MLP
-  float* scores = nullptr;      // [T][blocks + 1] of an aggregation
-  float* packed = nullptr;      // a batch packed for its products
-  KdaScratch kda = {};          // the four share memory
+  TokenSpan* spans = nullptr;       // [sequences] of the pass, at most T
+  const float** sources = nullptr;  // [blocks + 1] sources of an aggregation
+  float* residual = nullptr;        // [T][E] the running residual r
+  float* snapshots = nullptr;       // [block][T][E] the stack B
+  float* aggregated = nullptr;      // [T][E]
+  float* normed = nullptr;          // [T][E]
+  float* branch = nullptr;          // [T][E] output of attention or MLP
+  float* scores = nullptr;          // [T][blocks + 1] of an aggregation
+  float* packed = nullptr;          // a batch packed for its products
+  KdaScratch kda = {};              // the four share memory
   MlaScratch mla = {};
   DenseScratch dense = {};
   MoeScratch moe = {};

@@ -141,6 +141,7 @@ struct Engine::Impl {
   std::unique_ptr<runtime::PinnedTape> tape;
   std::unique_ptr<runtime::ResidentExperts> experts;
   std::unique_ptr<model::TextModel> model;
+  std::vector<model::SequenceInput> inputs;  // of the pass that runs
 };
 
 Engine::Engine(const EngineOptions& options) : impl_(std::make_unique<Impl>(options)) {}
@@ -171,14 +172,20 @@ void Engine::forward(std::span<const SessionStep> steps,
                      std::span<float> logits,
                      const ResidualObserver& observer) {
   set_thread_count(impl_->threads);
-  std::vector<model::SequenceInput> inputs;
-  inputs.reserve(steps.size());
+  std::size_t tokens = 0;
+  for (const SessionStep& step : steps) {
+    tokens += step.tokens.size();
+  }
+  // As many sequences as these tokens can be of: the next pass of so many tokens allocates nothing.
+  std::vector<model::SequenceInput>& inputs = impl_->inputs;
+  inputs.reserve(std::max(tokens, steps.size()));
+  inputs.clear();
   for (const SessionStep& step : steps) {
     model::SequenceState* sequence =
         step.session == nullptr ? nullptr : &step.session->state_->sequence;
     inputs.push_back({sequence, step.tokens, step.logit_rows});
   }
-  impl_->model->forward(inputs, logits, {.stop = impl_->stop, .on_residual = observer});
+  impl_->model->forward(inputs, logits, {.stop = impl_->stop, .on_residual = &observer});
 }
 
 }  // namespace k3

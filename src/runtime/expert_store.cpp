@@ -32,6 +32,7 @@ ResidentExperts::ResidentExperts(const Checkpoint& checkpoint,
                                  const ModelConfig& config,
                                  const std::atomic<bool>* stop)
     : config_(config), layers_(config.num_hidden_layers) {
+  pending_.reserve(config.num_experts);
   for (std::size_t layer = 0; layer < config.num_hidden_layers; ++layer) {
     if (config.is_dense(layer)) {
       continue;
