@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <span>
 
 #include "base/parallel.h"
 #include "kernels/isa.h"
 #include "kernels/products.h"
-#include "kernels/softmax.h"
 
 namespace k3::kernels {
 namespace {
@@ -47,6 +47,7 @@ class HeadGroup {
     for (std::size_t h = 0; h < heads_; ++h) {
       weigh({scores.data() + h * kKeyBlock, count}, h);
     }
+    add_weights(scores.data(), count);
     kernels().accumulate_f32({block, count, attention_.latent, width},
                              {scores.data(), heads_, kKeyBlock}, {context_, attention_.latent});
   }
@@ -73,7 +74,23 @@ class HeadGroup {
       scale_context(head, factor);
       running.maximum = maximum;
     }
-    running.denominator += exponentiate(scores, running.maximum);
+    kernels().exponentials(scores.data(), scores.size(), running.maximum);
+  }
+
+  // Weights of all heads, [head][kKeyBlock], to their denominators.
+  void add_weights(const float* weights, std::size_t count) {
+    for (std::size_t first = 0; first < heads_; first += kSumRows) {
+      const std::size_t heads = std::min(kSumRows, heads_ - first);
+      std::array<const float*, kSumRows> rows = {};
+      for (std::size_t h = 0; h < heads; ++h) {
+        rows[h] = weights + (first + h) * kKeyBlock;
+      }
+      std::array<double, kSumRows> sums = {};
+      kernels().row_sums({rows.data(), heads, count}, sums.data());
+      for (std::size_t h = 0; h < heads; ++h) {
+        running_[first + h].denominator += sums[h];
+      }
+    }
   }
 
   void scale_context(std::size_t head, float factor) {

@@ -53,6 +53,15 @@ inline constexpr std::size_t kPackGrain = 32;
 template <typename Matrix>
 using AccumulateKernel = void (*)(const Matrix& matrix, const Batch& factors, const Outputs& sums);
 
+// Rows of equal width, 1 to kSumRows of them, to be summed side by side.
+struct RowList {
+  const float* const* rows = nullptr;  // [count] -> [width]
+  std::size_t count = 0;
+  std::size_t width = 0;
+};
+
+inline constexpr std::size_t kSumRows = 8;
+
 struct KernelTable {
   const char* name;  // as K3_ISA spells it
 
@@ -75,6 +84,15 @@ struct KernelTable {
       const float* gate, const float* up, const SituBetas& betas, std::size_t count, float* out);
   // sum[i] = fma(weight, value[i], sum[i])
   void (*add_scaled)(float weight, const float* value, std::size_t count, float* sum);
+  // Sums over each row in double, in order: of x[i] ...
+  void (*row_sums)(const RowList& list, double* sums);
+  // ... of x[i] * x[i] ...
+  void (*square_sums)(const RowList& list, double* sums);
+  // ... and of both x[i] * x[i] and x[i] * weight[i].
+  void (*score_sums)(const RowList& list, const float* weight, double* squares, double* products);
+  // out[i] = gain[i] * (x[i] * scale). `out` may be `x`.
+  void (*scale_by_gain)(
+      const float* x, const float* gain, float scale, std::size_t count, float* out);
   // out[c] = silu(sum over taps, oldest first) for the channels of the part.
   void (*convolve)(const ShortConv& conv, const ConvPart& part, float* out);
   // See kda.h.

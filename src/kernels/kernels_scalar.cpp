@@ -164,6 +164,44 @@ void add_scaled_scalar(float weight, const float* value, std::size_t count, floa
   }
 }
 
+// Products of two float32 are exact in double, so only the additions round.
+double sum_of_products(const float* x, const float* y, std::size_t count) {
+  double sum = 0.0;
+  for (std::size_t i = 0; i < count; ++i) {
+    sum += static_cast<double>(x[i]) * static_cast<double>(y[i]);
+  }
+  return sum;
+}
+
+void row_sums(const RowList& list, double* sums) {
+  for (std::size_t r = 0; r < list.count; ++r) {
+    double sum = 0.0;
+    for (std::size_t i = 0; i < list.width; ++i) {
+      sum += static_cast<double>(list.rows[r][i]);
+    }
+    sums[r] = sum;
+  }
+}
+
+void square_sums(const RowList& list, double* sums) {
+  for (std::size_t r = 0; r < list.count; ++r) {
+    sums[r] = sum_of_products(list.rows[r], list.rows[r], list.width);
+  }
+}
+
+void score_sums(const RowList& list, const float* weight, double* squares, double* products) {
+  for (std::size_t r = 0; r < list.count; ++r) {
+    squares[r] = sum_of_products(list.rows[r], list.rows[r], list.width);
+    products[r] = sum_of_products(list.rows[r], weight, list.width);
+  }
+}
+
+void scale_by_gain(const float* x, const float* gain, float scale, std::size_t count, float* out) {
+  for (std::size_t i = 0; i < count; ++i) {
+    out[i] = gain[i] * (x[i] * scale);
+  }
+}
+
 // Inputs that tap j sees: from the tail where they precede the first token.
 const float* under_tap(const ShortConv& conv, const ConvPart& part, std::size_t j) {
   const std::size_t index = part.token + j;  // counted from the oldest row of the tail
@@ -235,6 +273,10 @@ const KernelTable& scalar_table() {
       .gate = gate,
       .situ_glu = situ_glu_scalar,
       .add_scaled = add_scaled_scalar,
+      .row_sums = row_sums,
+      .square_sums = square_sums,
+      .score_sums = score_sums,
+      .scale_by_gain = scale_by_gain,
       .convolve = convolve,
       .kda_decay = kda_decay_scalar,
       .kda_step = kda_step_scalar,

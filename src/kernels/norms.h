@@ -6,11 +6,17 @@
 
 namespace k3::kernels {
 
-// out[i] = gain[i] * (x[i] * s), s = float(1 / sqrt(mean(x^2) + eps)). `out` may be `x`. Serial.
-void rmsnorm(const float* x, const float* gain, double eps, std::size_t count, float* out) noexcept;
+// Of `vectors` consecutive vectors that share one gain, each out[i] = gain[i] * (x[i] * s),
+// s = float(1 / sqrt(mean(x^2) + eps)). x and out: [vectors][width]; `out` may be `x`. Serial; the
+// sums of kSumRows vectors run side by side.
+void rmsnorm(const float* x,
+             const float* gain,
+             double eps,
+             std::size_t vectors,
+             std::size_t width,
+             float* out) noexcept;
 
-// rmsnorm of `vectors` consecutive vectors that share one gain, split over the threads.
-// x and out: [vectors][width].
+// The same, split over the threads.
 void rmsnorm_rows(const float* x,
                   const float* gain,
                   double eps,
@@ -18,8 +24,9 @@ void rmsnorm_rows(const float* x,
                   std::size_t width,
                   float* out);
 
-// x[i] *= float(1 / sqrt(sum(x^2) + 1e-6)): the sum, not the mean. Serial.
-void l2norm(float* x, std::size_t count) noexcept;
+// Of `vectors` consecutive vectors, each x[i] *= float(1 / sqrt(sum(x^2) + 1e-6)): the sum, not the
+// mean. x: [vectors][width]. Serial; the sums of kSumRows vectors run side by side.
+void l2norm(float* x, std::size_t vectors, std::size_t width) noexcept;
 
 // The sources that a layer aggregates: its snapshots and the running residual.
 struct ResidualSources {

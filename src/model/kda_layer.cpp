@@ -38,13 +38,13 @@ void normalise_queries_and_keys(const LayerContext& ctx) {
   const KdaScratch& w = ctx.work.kda;
   const std::size_t width = ctx.config.kda_head_dim;
   const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(width)));
-  parallel_for(ctx.tokens * ctx.config.kda_num_heads, 4 * width, [&](std::size_t head) {
-    float* q = w.q + head * width;
-    kernels::l2norm(q, width);
-    for (std::size_t i = 0; i < width; ++i) {
-      q[i] *= scale;
+  const std::size_t heads = ctx.tokens * ctx.config.kda_num_heads;
+  parallel_ranges(heads, kernels::kSumRows, 4 * width, [&](std::size_t first, std::size_t last) {
+    kernels::l2norm(w.q + first * width, last - first, width);
+    for (std::size_t i = first * width; i < last * width; ++i) {
+      w.q[i] *= scale;
     }
-    kernels::l2norm(w.k + head * width, width);
+    kernels::l2norm(w.k + first * width, last - first, width);
   });
 }
 

@@ -24,7 +24,7 @@ void append_latents(const LayerContext& ctx) {
     parallel_for(span.count, c.latent_width(), [&](std::size_t t) {
       const float* from = ctx.work.mla.kv_a + (span.first + t) * c.latent_width();
       float* to = cache.at(position + t);
-      kernels::rmsnorm(from, ctx.vectors.kv_a_norm.data(), c.rms_norm_eps, c.kv_lora_rank, to);
+      kernels::rmsnorm(from, ctx.vectors.kv_a_norm.data(), c.rms_norm_eps, 1, c.kv_lora_rank, to);
       std::copy_n(from + c.kv_lora_rank, c.qk_rope_head_dim, to + c.kv_lora_rank);
     });
   }

@@ -148,7 +148,7 @@ void TextModel::project_logits(std::span<const SequenceInput> inputs,
   for (const SequenceInput& input : inputs) {
     for (const std::size_t row : input.logit_rows) {
       kernels::rmsnorm(work_->aggregated + (first + row) * hidden, vectors_.final_norm.data(),
-                       config_.rms_norm_eps, hidden, work_->normed + wanted * hidden);
+                       config_.rms_norm_eps, 1, hidden, work_->normed + wanted * hidden);
       ++wanted;
     }
     first += input.tokens.size();

@@ -42,7 +42,7 @@ TEST(FixtureOps, L2Norm) {
     std::vector<float> x = op.file().floats(c + ".x");
     const std::size_t width = op.extent(c + ".x", 1);
     for (std::size_t row = 0; row < x.size() / width; ++row) {
-      l2norm(x.data() + row * width, width);
+      l2norm(x.data() + row * width, 1, width);
     }
     EXPECT_TRUE(close(x, op.file().floats(c + ".out"), 4e-7)) << c;
   }

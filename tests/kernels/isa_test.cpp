@@ -227,6 +227,43 @@ TEST_P(EveryTable, ElementwiseStagesOfEveryLength) {
           t.add_scaled(0.3F, other.data(), v.size(), v.data());
         },
         values, "add_scaled");
+    expect_stage(
+        table(),
+        [&](const KernelTable& t, std::vector<float>& v) {
+          t.scale_by_gain(v.data(), other.data(), 0.3F, v.size(), v.data());
+        },
+        values, "scale_by_gain");
+  }
+}
+
+// Sums of `count` rows, each from an address of its own.
+void expect_sums(const KernelTable& table, std::size_t count, std::size_t width) {
+  const std::vector<float> weight = test::rough_values(width, 22);
+  std::vector<std::vector<float>> values;
+  std::vector<const float*> rows;
+  for (std::size_t r = 0; r < count; ++r) {
+    values.push_back(test::rough_values(width + r, static_cast<unsigned>(width + r)));
+    rows.push_back(values.back().data() + r);
+  }
+  const RowList list{rows.data(), count, width};
+  const auto sums = [&](const KernelTable& t) {
+    std::vector<double> all(4 * count + 1, -1.0);  // the last one is nobody's
+    t.row_sums(list, all.data());
+    t.square_sums(list, all.data() + count);
+    t.score_sums(list, weight.data(), all.data() + 2 * count, all.data() + 3 * count);
+    return all;
+  };
+  const std::vector<double> found = sums(table);
+  const std::vector<double> expected = sums(scalar_table());
+  EXPECT_EQ(std::memcmp(found.data(), expected.data(), found.size() * sizeof(double)), 0)
+      << count << " rows of " << width;
+}
+
+TEST_P(EveryTable, OrderedSumsOfEveryNumberAndLength) {
+  for (const std::size_t width : lengths()) {
+    for (std::size_t count = 1; count <= kSumRows; ++count) {
+      expect_sums(table(), count, width);
+    }
   }
 }
 

@@ -23,7 +23,7 @@ TEST(Norms, SquaresDoNotOverflow) {
   const std::vector<float> x(4, 1e30F);
   const std::vector<float> gain(4, 2.0F);
   std::vector<float> y(4);
-  rmsnorm(x.data(), gain.data(), 1e-5, 4, y.data());
+  rmsnorm(x.data(), gain.data(), 1e-5, 1, 4, y.data());
   for (const float value : y) {
     EXPECT_FLOAT_EQ(value, 2.0F);
   }

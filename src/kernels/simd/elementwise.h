@@ -115,6 +115,13 @@ inline void add_scaled_vector(float weight, const float* value, std::size_t coun
       count, sum, [factor](Vector s, Vector v) { return fma(factor, v, s); }, sum, value);
 }
 
+inline void scale_by_gain(
+    const float* x, const float* gain, float scale, std::size_t count, float* out) {
+  const Vector factor = Vector::all(scale);
+  map(
+      count, out, [factor](Vector v, Vector g) { return g * (v * factor); }, x, gain);
+}
+
 // Inputs that tap j sees: from the tail where they precede the first token.
 inline const float* under_tap(const ShortConv& conv, const ConvPart& part, std::size_t j) {
   const std::size_t index = part.token + j;  // counted from the oldest row of the tail

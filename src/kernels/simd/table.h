@@ -3,6 +3,7 @@
 
 #include "kernels/simd/columns.h"
 #include "kernels/simd/elementwise.h"
+#include "kernels/simd/ordered_sums.h"
 #include "kernels/simd/products.h"
 
 namespace k3::kernels {
@@ -22,6 +23,10 @@ constexpr KernelTable make_table(const char* name) {
       .gate = gate,
       .situ_glu = situ_glu_vector,
       .add_scaled = add_scaled_vector,
+      .row_sums = row_sums_vector,
+      .square_sums = square_sums_vector,
+      .score_sums = score_sums_vector,
+      .scale_by_gain = scale_by_gain,
       .convolve = convolve,
       .kda_decay = kda_decay_vector,
       .kda_step = kda_step_vector,
