@@ -2,9 +2,11 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <limits>
 #include <system_error>
@@ -19,10 +21,39 @@ static_assert(sizeof(off_t) == 8, "file offsets have 64 bits");
 
 constexpr std::size_t kMaxReadBytes = std::size_t{1} << 30U;  // the kernel stops short of 2 GiB
 
+// What direct reads of an open file want: statx says it for the file where kernel and file system
+// know, else the block of the file system is enough, else a page. 0: there is no direct I/O for it.
+std::size_t direct_alignment(int descriptor) {
+#if defined(STATX_DIOALIGN)
+  struct statx facts = {};
+  if (::statx(descriptor, "", AT_EMPTY_PATH, STATX_DIOALIGN, &facts) == 0 &&
+      (facts.stx_mask & STATX_DIOALIGN) != 0) {
+    const std::size_t wanted = std::max(facts.stx_dio_mem_align, facts.stx_dio_offset_align);
+    return facts.stx_dio_offset_align == 0 || std::has_single_bit(wanted) ? wanted : 0;
+  }
+#endif
+  // A network file system may name its transfer size instead of a block: a page will do there.
+  constexpr std::size_t kMaxBlock = std::size_t{64} << 10U;
+  struct statfs system = {};
+  if (::fstatfs(descriptor, &system) == 0 && system.f_bsize > 0) {
+    const auto block = static_cast<std::size_t>(system.f_bsize);
+    if (std::has_single_bit(block) && block <= kMaxBlock) {
+      return block;
+    }
+  }
+  return File::kDefaultAlignment;
+}
+
+struct FileFacts {
+  std::uint64_t size = 0;
+  std::uint64_t device = 0;
+  std::size_t alignment = File::kDefaultAlignment;
+};
+
 class PosixFile final : public File {
  public:
-  PosixFile(int descriptor, std::uint64_t size, std::filesystem::path path)
-      : descriptor_(descriptor), size_(size), path_(std::move(path)) {}
+  PosixFile(int descriptor, const FileFacts& facts, std::filesystem::path path)
+      : descriptor_(descriptor), facts_(facts), path_(std::move(path)) {}
 
   ~PosixFile() override { ::close(descriptor_); }
 
@@ -43,13 +74,21 @@ class PosixFile final : public File {
     return {.bytes = static_cast<std::size_t>(got), .error = 0};
   }
 
-  [[nodiscard]] std::uint64_t size() const noexcept override { return size_; }
+  [[nodiscard]] std::uint64_t size() const noexcept override { return facts_.size; }
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept override { return path_; }
 
+  [[nodiscard]] std::size_t alignment() const noexcept override { return facts_.alignment; }
+
+  [[nodiscard]] std::uint64_t device() const noexcept override { return facts_.device; }
+
+  void drop_cached() noexcept override {
+    static_cast<void>(::posix_fadvise(descriptor_, 0, 0, POSIX_FADV_DONTNEED));
+  }
+
  private:
   int descriptor_;
-  std::uint64_t size_;
+  FileFacts facts_;
   std::filesystem::path path_;
 };
 
@@ -73,12 +112,18 @@ class PosixFileSystem final : public FileSystem {
     if (error == 0 && !S_ISREG(facts.st_mode)) {
       error = S_ISDIR(facts.st_mode) ? EISDIR : ENOTSUP;
     }
+    const std::size_t alignment = direct_alignment(descriptor);
+    if (error == 0 && caching == Caching::kDirect && alignment == 0) {
+      error = EINVAL;  // it would open, and then read through the cache or not at all
+    }
     if (error != 0) {
       ::close(descriptor);
       return {.file = nullptr, .error = error};
     }
-    const auto size = static_cast<std::uint64_t>(facts.st_size);
-    return {.file = std::make_unique<PosixFile>(descriptor, size, path), .error = 0};
+    const FileFacts known{.size = static_cast<std::uint64_t>(facts.st_size),
+                          .device = facts.st_dev,
+                          .alignment = alignment == 0 ? File::kDefaultAlignment : alignment};
+    return {.file = std::make_unique<PosixFile>(descriptor, known, path), .error = 0};
   }
 
   ListResult list(const std::filesystem::path& directory) override {

@@ -42,6 +42,20 @@ class File {
   [[nodiscard]] virtual std::uint64_t size() const noexcept = 0;
 
   [[nodiscard]] virtual const std::filesystem::path& path() const noexcept = 0;
+
+  // What a direct read of this file must be aligned to: its offset, its size and the address of its
+  // memory. A power of two; the file system is asked when the file is opened.
+  [[nodiscard]] virtual std::size_t alignment() const noexcept { return kDefaultAlignment; }
+
+  // The device that holds the file (st_dev).
+  [[nodiscard]] virtual std::uint64_t device() const noexcept { return 0; }
+
+  // Asks the system to forget what it cached of the file, so that the next buffered read comes from
+  // the device. A hint: nothing depends on it but measurements.
+  virtual void drop_cached() noexcept {}
+
+  // Where the system cannot tell: every direct I/O of Linux takes pages.
+  static constexpr std::size_t kDefaultAlignment = 4096;
 };
 
 enum class Caching : std::uint8_t {
