@@ -1,3 +1,4 @@
+// Over 400 lines because every promise of the pool has its test.
 #include "runtime/reader_pool.h"
 
 #include <pthread.h>
