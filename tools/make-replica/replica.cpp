@@ -12,60 +12,11 @@
 
 #include "k3/errors.h"
 
-#include "base/dtype.h"
-#include "model/tensor_plan.h"
 #include "replica_config.h"
+#include "shard_layout.h"
 
 namespace k3::tools {
 namespace {
-
-using model::TensorKind;
-using model::TensorRole;
-using model::TensorSpec;
-
-struct ReplicaTensor {
-  std::string name;
-  DType dtype = DType::kBf16;
-  std::vector<std::uint64_t> shape;
-};
-
-using Shard = std::vector<ReplicaTensor>;
-
-// Type of a tensor in the release.
-DType released_dtype(const TensorSpec& spec) {
-  switch (spec.kind) {
-    case TensorKind::kMatrix:
-      return DType::kBf16;
-    case TensorKind::kPacked:
-    case TensorKind::kScale:
-      return DType::kU8;
-    case TensorKind::kVector:
-      break;
-  }
-  switch (spec.role) {
-    case TensorRole::kKdaQConv:
-    case TensorRole::kKdaKConv:
-    case TensorRole::kKdaVConv:
-    case TensorRole::kKdaALog:
-    case TensorRole::kKdaDtBias:
-    case TensorRole::kKdaONorm:
-    case TensorRole::kRouterBias:
-      return DType::kF32;
-    default:
-      return DType::kBf16;
-  }
-}
-
-ReplicaTensor released_tensor(const TensorSpec& spec, const ModelConfig& config) {
-  ReplicaTensor tensor{
-      .name = spec.name,
-      .dtype = released_dtype(spec),
-      .shape = {spec.shape.begin(), spec.shape.begin() + static_cast<std::ptrdiff_t>(spec.rank)}};
-  if (spec.role == TensorRole::kKdaALog) {  // stored longer than its heads: 128 for 96
-    tensor.shape[0] = std::max(config.kda_num_heads, config.kda_head_dim);
-  }
-  return tensor;
-}
 
 Shard projector_shard() {
   constexpr std::string_view kPrefix = "mm_projector.";
@@ -100,58 +51,6 @@ Shard tower_shard() {
   return shard;
 }
 
-Shard layer_shard(const ModelConfig& config, std::size_t layer) {
-  Shard shard;
-  const auto add = [&](const TensorSpec& spec) { shard.push_back(released_tensor(spec, config)); };
-  model::for_each_trunk_tensor(config, layer, add);
-  for (std::size_t expert = 0; !config.is_dense(layer) && expert < config.num_experts; ++expert) {
-    model::for_each_expert_tensor(config, layer, expert, add);
-  }
-  return shard;
-}
-
-Shard model_shard(ModelConfig config) {
-  Shard shard;
-  config.num_hidden_layers = 0;  // what is left are the tensors of the model level
-  model::for_each_tensor(
-      config, [&](const TensorSpec& spec) { shard.push_back(released_tensor(spec, config)); });
-  return shard;
-}
-
-struct Header {
-  std::string text;
-  std::uint64_t data_bytes = 0;
-};
-
-int type_order(DType dtype) {
-  return dtype == DType::kF32 ? 0 : dtype == DType::kBf16 ? 1 : 2;
-}
-
-Header make_header(Shard& shard) {
-  std::sort(shard.begin(), shard.end(), [](const ReplicaTensor& a, const ReplicaTensor& b) {
-    return std::pair(type_order(a.dtype), std::string_view(a.name)) <
-           std::pair(type_order(b.dtype), std::string_view(b.name));
-  });
-  Header header{.text = "{"};
-  for (const ReplicaTensor& tensor : shard) {
-    std::string shape;
-    std::uint64_t bytes = dtype_size(tensor.dtype);
-    for (const std::uint64_t extent : tensor.shape) {
-      shape += (shape.empty() ? "" : ",") + std::to_string(extent);
-      bytes *= extent;
-    }
-    header.text += header.text.size() > 1 ? ",\"" : "\"";
-    header.text.append(tensor.name).append("\":{\"dtype\":\"").append(dtype_name(tensor.dtype));
-    header.text.append("\",\"shape\":[").append(shape).append("],\"data_offsets\":[");
-    header.text.append(std::to_string(header.data_bytes)).append(",");
-    header.data_bytes += bytes;
-    header.text.append(std::to_string(header.data_bytes)).append("]}");
-  }
-  header.text += "}";
-  header.text.resize((header.text.size() + 7) / 8 * 8, ' ');
-  return header;
-}
-
 std::ofstream create(const std::filesystem::path& path) {
   std::ofstream file(path, std::ios::binary);
   if (!file) {
@@ -173,23 +72,19 @@ class Writer {
       : directory_(std::move(directory)), shards_(shards) {}
 
   void write(Shard shard) {
-    const std::string name = next_name();
+    const std::string name = shard_name(facts_.shards + 1, shards_);
     const std::filesystem::path path = directory_ / name;
-    const Header header = make_header(shard);
-    const std::uint64_t length = header.text.size();
+    const std::string header = lay_out(shard);
     std::ofstream file = create(path);
-    for (unsigned shift = 0; shift < 64; shift += 8) {  // little-endian
-      file.put(static_cast<char>((length >> shift) & 0xffU));
-    }
-    file << header.text;
+    file << header;
     close(file, path);
-    const std::uint64_t file_bytes = sizeof(length) + length + header.data_bytes;
+    const std::uint64_t file_bytes = header.size() + data_bytes(shard);
     std::filesystem::resize_file(path, file_bytes);  // the data is a hole
     facts_.shards += 1;
     facts_.tensors += shard.size();
     facts_.shard_bytes += file_bytes;
-    facts_.header_bytes += sizeof(length) + length;
-    for (const ReplicaTensor& tensor : shard) {
+    facts_.header_bytes += header.size();
+    for (const ShardTensor& tensor : shard) {
       weight_map_ += weight_map_.empty() ? "" : ",\n";
       weight_map_.append("    \"").append(tensor.name).append("\": \"").append(name).append("\"");
     }
@@ -214,14 +109,6 @@ class Writer {
   [[nodiscard]] const ReplicaFacts& facts() const { return facts_; }
 
  private:
-  [[nodiscard]] std::string next_name() const {
-    const auto padded = [](std::size_t number, std::size_t digits) {
-      const std::string text = std::to_string(number);
-      return std::string(digits - std::min(digits, text.size()), '0') + text;
-    };
-    return "model-" + padded(facts_.shards + 1, 5) + "-of-" + padded(shards_, 6) + ".safetensors";
-  }
-
   std::filesystem::path directory_;
   std::size_t shards_;
   std::string weight_map_;
