@@ -1,14 +1,10 @@
-// Text from files, made fit for a message.
+// Text from files, made fit for a message: base/printable.h under the name that io uses.
 #pragma once
 
-#include <cstddef>
-#include <string>
-#include <string_view>
+#include "base/printable.h"
 
 namespace k3::io {
 
-// `text` with every byte outside printable ASCII written as \xNN, cut after `limit` bytes: names in
-// a hostile header may hold terminal escapes or be megabytes long.
-[[nodiscard]] std::string printable(std::string_view text, std::size_t limit = 200);
+using k3::printable;
 
 }  // namespace k3::io

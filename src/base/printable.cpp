@@ -1,6 +1,6 @@
-#include "io/printable.h"
+#include "base/printable.h"
 
-namespace k3::io {
+namespace k3 {
 
 std::string printable(std::string_view text, std::size_t limit) {
   constexpr std::string_view kDigits = "0123456789abcdef";
@@ -21,4 +21,4 @@ std::string printable(std::string_view text, std::size_t limit) {
   return shown;
 }
 
-}  // namespace k3::io
+}  // namespace k3
