@@ -21,6 +21,7 @@ readonly CI_PACKAGES=(
   clang clang-format clang-tidy libclang-rt-14-dev libomp-dev # tidy parses omp.h with clang
   git shellcheck
   python3 python3-numpy python3-torch # the reference implementation
+  python3-regex unicode-data # the tokenizer's reference, its classes of characters
 )
 readonly AARCH64_PACKAGES=(g++-aarch64-linux-gnu qemu-user)
 
