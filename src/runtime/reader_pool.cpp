@@ -167,17 +167,26 @@ void ReaderPool::run() noexcept {
   }
 }
 
-// The next request, counted as under way; null when the pool stops.
+// The first request of the first lane that has one, counted as under way; null when none has.
+ReadRequest* ReaderPool::take() noexcept {
+  for (Lane& lane : lanes_) {
+    ReadRequest* const request = lane.queue.pop();
+    if (request != nullptr) {
+      if (lane.active++ == 0) {
+        lane.busy_since = Clock::now();
+      }
+      return request;
+    }
+  }
+  return nullptr;
+}
+
+// The next request; null when the pool stops.
 ReadRequest* ReaderPool::wait_for_request() {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
-    for (Lane& lane : lanes_) {
-      if (ReadRequest* const request = lane.queue.pop()) {
-        if (lane.active++ == 0) {
-          lane.busy_since = Clock::now();
-        }
-        return request;
-      }
+    if (ReadRequest* const request = take()) {
+      return request;
     }
     wake_.wait(lock);
   }

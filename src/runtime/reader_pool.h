@@ -130,6 +130,7 @@ class ReaderPool {
   };
 
   void run() noexcept;
+  ReadRequest* take() noexcept;
   ReadRequest* wait_for_request();
   void serve(ReadRequest& request) noexcept;
   [[nodiscard]] Lane& lane_of(const ReadRequest& request) noexcept;

@@ -71,7 +71,7 @@ class FaultyFileSystem final : public io::FileSystem {
  private:
   class FaultyFile;
 
-  const Faults& faults_of(const std::filesystem::path& path) const;
+  [[nodiscard]] const Faults& faults_of(const std::filesystem::path& path) const;
   void wait_while_held(const std::filesystem::path& path);
   void note_request(std::size_t bytes, bool direct);
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <cstdlib>
 #include <functional>
 #include <random>
 #include <string>
@@ -15,7 +16,6 @@
 #include "k3/errors.h"
 
 #include "free_space.h"
-#include <stdlib.h>
 
 namespace k3::tools {
 namespace {

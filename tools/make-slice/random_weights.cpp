@@ -111,8 +111,8 @@ double value_at(Spread spread, std::uint64_t cols, std::size_t i) {
 
 std::uint8_t e2m1_code(double value) {
   constexpr std::array<double, 8> kValues = {0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0};
-  std::uint8_t best = 0;
-  for (std::uint8_t code = 1; code < kValues.size(); ++code) {
+  std::size_t best = 0;
+  for (std::size_t code = 1; code < kValues.size(); ++code) {
     if (std::abs(kValues[code] - std::abs(value)) < std::abs(kValues[best] - std::abs(value))) {
       best = code;
     }
