@@ -19,10 +19,17 @@ END = "<!-- kernels: end -->"
 
 
 def rows(report: dict) -> list[dict]:
-    """The medians of repeated benchmarks, else the plain runs, in order."""
+    """The medians of repeated benchmarks, else the plain runs, in the order of their names."""
     runs = report["benchmarks"]
     medians = [run for run in runs if run.get("aggregate_name") == "median"]
-    return medians or [run for run in runs if run.get("run_type", "iteration") == "iteration"]
+    plain = [run for run in runs if run.get("run_type", "iteration") == "iteration"]
+    return sorted(medians or plain, key=lambda run: order(run["run_name"]))
+
+
+def order(name: str) -> tuple:
+    isa, kernel = name.split("/")[:2]
+    tokens, threads = (int(argument(name, key) or 0) for key in ("tokens", "threads"))
+    return isa, kernel, tokens, threads
 
 
 def argument(name: str, key: str) -> str:
