@@ -89,8 +89,8 @@ Character CharacterTable::beyond_ascii(std::string_view text, std::size_t offset
 }
 
 const CharacterTable& character_table() {
-  static const CharacterTable table;
-  return table;
+  static const CharacterTable kTable;
+  return kTable;
 }
 
 }  // namespace k3::text

@@ -74,6 +74,8 @@ json parse_document(const NamedText& config) {
     const auto line = 1 + std::count(before.begin(), before.end(), '\n');
     refuse(config.name + ", line " + std::to_string(line), "not valid JSON", "a JSON object",
            printable(fault.what(), 300));
+  } catch (const json::exception& fault) {  // a number that no double holds: it has no place
+    refuse(config.name, "cannot be read", "a JSON object", printable(fault.what(), 300));
   }
   if (!document.is_object()) {
     refuse(config.name + ", line 1", "top level", "a JSON object", shown(document));

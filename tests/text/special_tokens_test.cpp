@@ -65,6 +65,11 @@ TEST_F(SpecialTokensTest, WhatIsNoJsonIsRefusedWithItsLine) {
   EXPECT_TRUE(refused(whole.substr(0, whole.size() / 2), {"line ", "not valid JSON"}));
 }
 
+// The JSON library reports it by another exception than other faults.
+TEST_F(SpecialTokensTest, ANumberThatNoDoubleHoldsIsRefused) {
+  EXPECT_TRUE(refused(R"({"model_max_length": 1e999})", {"cannot be read", "1e999"}));
+}
+
 TEST_F(SpecialTokensTest, AnotherTopLevelIsRefused) {
   EXPECT_TRUE(refused("[1]", {"line 1", "expected a JSON object, found an array"}));
 }
