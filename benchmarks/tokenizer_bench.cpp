@@ -59,7 +59,7 @@ std::string random_text(std::size_t size, unsigned least, unsigned count) {
 
 void encode(benchmark::State& state, const std::string& text) {
   std::size_t tokens = 0;
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     const auto ids = tokenizer().encode(text);
     tokens = ids.size();
     benchmark::DoNotOptimize(ids.data());
@@ -108,7 +108,7 @@ void load(benchmark::State& state) {
   const double before = peak();
   double grown = -1.0;
   std::size_t size = 0;
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     const k3::Tokenizer loaded = k3::load_tokenizer(vocabulary_directory());
     size = loaded.vocab_size();
     if (grown < 0.0) {

@@ -24,14 +24,14 @@ constexpr const char* kVariable = "K3_TOK_FILES";
 // The variable as a test wants it, and afterwards as it was.
 class TokenizerDirectory : public testing::Test {
  protected:
-  TokenizerDirectory() {
+  void SetUp() override {
     if (const char* const value = std::getenv(kVariable)) {
       before_ = value;
     }
     unsetenv(kVariable);
   }
 
-  ~TokenizerDirectory() override {
+  void TearDown() override {
     if (before_) {
       setenv(kVariable, before_->c_str(), 1);
     } else {

@@ -84,7 +84,7 @@ std::optional<std::size_t> match(std::span<const Repeat> rule,
 const std::vector<Rule>& rules() {
   const Repeat lead = {lacks(kNewline | kLetter | kNumber), 0, 1};
   const Repeat blank = {[](const Symbol& symbol) { return symbol.bytes == " "; }, 0, 1};
-  static const std::vector<Rule> all = {
+  static const std::vector<Rule> kRules = {
       {{has(kHan), 1, kMany}},
       {lead, {has(kUpper), 0, kMany}, {has(kLower), 1, kMany}},
       {lead, {has(kUpper), 1, kMany}, {has(kLower), 0, kMany}},
@@ -94,7 +94,7 @@ const std::vector<Rule>& rules() {
       {{has(kWhite), 1, kMany, true}},
       {{has(kWhite), 1, kMany}},
   };
-  return all;
+  return kRules;
 }
 
 std::size_t after_contraction(const std::vector<Symbol>& text, std::size_t begin) {
@@ -160,6 +160,7 @@ std::vector<std::int32_t> reference_merge(std::string_view piece, const Ranks& r
     parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(place) + 1);
   }
   std::vector<std::int32_t> ids;
+  ids.reserve(parts.size());
   for (const std::string& part : parts) {
     ids.push_back(ranks.at(part));
   }
