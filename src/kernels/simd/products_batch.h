@@ -70,10 +70,18 @@ struct DirectWeights {
         at.scales + (Format::kScaled ? row * at.scale_stride + group : 0));
   }
 
-  // All parts of a group of the first row.
-  void load_all(std::size_t group, Vector* out) const {
-    Format::decode(at.bytes + group * Format::kGroupBytes,
-                   at.scales + (Format::kScaled ? group : 0), out);
+  // Parts [Part, Part + kPartsAtOnce) of a group of the first row, kDecodedFloats apart.
+  void decode_to(std::size_t group, float* to) const {
+    if constexpr (Format::kPartsAtOnce == 1) {
+      load(0, group).store(to);
+    } else {
+      Vector parts[kParts];
+      Format::decode(at.bytes + group * Format::kGroupBytes,
+                     at.scales + (Format::kScaled ? group : 0), parts);
+      for (std::size_t part = 0; part < kParts; ++part) {
+        parts[part].store(to + part * kDecodedFloats);
+      }
+    }
   }
 };
 
@@ -145,16 +153,7 @@ void decode_rows(const RowCursor& rows, std::size_t count, std::size_t groups, f
   for (std::size_t r = 0; r < kTileRows; ++r) {
     const DirectWeights<Format, Part> weights{rows.row(smaller(r, count - 1))};
     for (std::size_t g = 0; g < groups; ++g) {
-      float* to = decoded + (g * kTileRows + r) * Vector::kWidth;
-      if constexpr (Format::kPartsAtOnce == 1) {
-        weights.load(0, g).store(to);
-      } else {
-        Vector parts[kParts];
-        weights.load_all(g, parts);
-        for (std::size_t part = 0; part < kParts; ++part) {
-          parts[part].store(to + part * kDecodedFloats);
-        }
-      }
+      weights.decode_to(g, decoded + (g * kTileRows + r) * Vector::kWidth);
     }
   }
 }
