@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -21,6 +20,7 @@
 #include "base/float_bits.h"
 #include "base/parallel.h"
 #include "benchmarks/limits.h"
+#include "benchmarks/weight_pool.h"
 #include "benchmarks/yardstick.h"
 #include "kernels/isa.h"
 #include "kernels/kda.h"
@@ -31,36 +31,10 @@ namespace {
 
 using kernels::KernelTable;
 
-constexpr std::size_t kPoolBytes = std::size_t{2147} << 20;
-constexpr int kRounds = 5;
+constexpr std::size_t kRounds = 5;
 
-double seconds_of(const std::function<void()>& work) {
-  const auto start = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-double median_seconds(const std::function<void()>& work) {
-  std::vector<double> seconds(kRounds);
-  std::ranges::generate(seconds, [&] { return seconds_of(work); });
-  std::ranges::nth_element(seconds, seconds.begin() + kRounds / 2);
-  return seconds[kRounds / 2];
-}
-
-// Random words that make normal bf16, float32, E2M1 codes and E8M0 scales, wherever a matrix begins.
 AlignedBuffer<std::byte>& pool() {
-  static AlignedBuffer<std::byte> buffer = [] {
-    AlignedBuffer<std::byte> bytes(kPoolBytes);
-    parallel_for(kPoolBytes / 4096, kMinParallelWork, [&](std::size_t page) {
-      std::minstd_rand random(static_cast<unsigned>(page + 1));
-      auto* words = reinterpret_cast<std::uint16_t*>(bytes.data() + page * 4096);
-      for (std::size_t i = 0; i < 2048; ++i) {
-        const auto r = static_cast<unsigned>(random());
-        words[i] = static_cast<std::uint16_t>(0x3C75U + (r & 0x8000U) + r % 5);
-      }
-    });
-    return bytes;
-  }();
+  static AlignedBuffer<std::byte> buffer = make_weight_pool();
   return buffer;
 }
 
@@ -74,7 +48,7 @@ double read_limit(const KernelTable& table) {
     const auto threads = static_cast<std::size_t>(thread_count());
     const std::size_t floats = kPoolBytes / sizeof(float) / threads;
     const auto* data = reinterpret_cast<const float*>(pool().data());
-    return median_seconds([&] {
+    return median_seconds(kRounds, [&] {
       parallel_for(threads, kMinParallelWork, [&](std::size_t t) {
         benchmark::DoNotOptimize(limits_of(table).sum(data + t * floats, floats, prefetch));
       });
@@ -87,7 +61,7 @@ double read_limit(const KernelTable& table) {
 double fma_limit(const KernelTable& table) {
   constexpr std::size_t kFmaRounds = 5'000'000;
   const auto threads = static_cast<std::size_t>(thread_count());
-  const double seconds = median_seconds([&] {
+  const double seconds = median_seconds(kRounds, [&] {
     parallel_for(threads, kMinParallelWork, [&](std::size_t /*t*/) {
       benchmark::DoNotOptimize(limits_of(table).multiply_add(kFmaRounds));
     });
@@ -143,7 +117,7 @@ double c_engine_rate(const Shape& shape) {
   std::vector<float> y(shape.rows);
   std::size_t index = 0;
   const auto threads = static_cast<std::size_t>(thread_count());
-  const double seconds = median_seconds([&] {
+  const double seconds = median_seconds(kRounds, [&] {
     const auto matrix = std::get<Mxfp4Matrix>(matrix_of(shape, index++));
     parallel_for(threads, kMinParallelWork, [&](std::size_t t) {
       const std::size_t first = shape.rows * t / threads;
@@ -200,7 +174,7 @@ void run_kda(benchmark::State& state, const KernelTable& table) {
   const std::vector<float> alpha(kHeadDim, 0.99F);
   std::vector<float> out(kHeads * kHeadDim);
   const kernels::KdaStep step{q.data(), q.data(), q.data(), alpha.data(), 0.5F};
-  const double sweep = median_seconds([&] {
+  const double sweep = median_seconds(kRounds, [&] {
     parallel_for(kHeads, kMinParallelWork, [&](std::size_t h) {
       float* part = s.data() + h * kHeadDim * kHeadDim;
       for (std::size_t i = 0; i < kHeadDim * kHeadDim; ++i) {

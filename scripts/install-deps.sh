@@ -13,7 +13,7 @@ set -euo pipefail
 # The one list of packages.
 readonly BUILD_PACKAGES=(
   g++ cmake ninja-build
-  libcli11-dev nlohmann-json3-dev libsimdjson-dev
+  libcli11-dev nlohmann-json3-dev libsimdjson-dev libxxhash-dev libedit-dev
   libgtest-dev libgmock-dev libbenchmark-dev
   libsimde-dev # AVX-512 kernels are tested in emulation where the processor lacks them
 )
@@ -87,8 +87,8 @@ main() {
   fi
   if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
     echo "dependencies: no apt on this system, nothing is installed. Needed: a C++20 compiler with"
-    echo "  OpenMP, CMake 3.25, Ninja, CLI11, nlohmann-json, simdjson, GoogleTest with GoogleMock,"
-    echo "  Google Benchmark. CMake names what it does not find."
+    echo "  OpenMP, CMake 3.25, Ninja, CLI11, nlohmann-json, simdjson, xxHash, libedit, GoogleTest with"
+    echo "  GoogleMock, Google Benchmark. CMake names what it does not find."
     return
   fi
   local missing

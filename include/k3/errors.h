@@ -47,4 +47,10 @@ class Error : public std::runtime_error {
   ErrorKind kind_;
 };
 
+// Refuses a file that the user names: throws Error(kUserFile).
+[[noreturn]] void refuse_user_file(const std::string& where,
+                                   std::string what,
+                                   std::string expected,
+                                   std::string found);
+
 }  // namespace k3

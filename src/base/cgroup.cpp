@@ -1,6 +1,7 @@
 #include "base/cgroup.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -126,6 +127,79 @@ std::optional<double> quota_of(const fs::path& directory) {
   return quota.empty() || period.empty() ? std::nullopt : ratio(quota[0], period[0]);
 }
 
+// The number that is all of the file; nothing for "max", other text or no file.
+std::optional<std::uint64_t> read_number(const fs::path& path) {
+  const std::vector<std::string> words = read_words(path);
+  if (words.size() != 1) {
+    return std::nullopt;
+  }
+  std::uint64_t number = 0;
+  const char* const end = words[0].data() + words[0].size();
+  const auto [stop, error] = std::from_chars(words[0].data(), end, number);
+  return error == std::errc() && stop == end ? std::optional(number) : std::nullopt;
+}
+
+// The value of a key in a file of "key value" lines.
+std::optional<std::uint64_t> read_entry(const fs::path& path, const std::string& wanted) {
+  std::ifstream in(path);
+  std::string key;
+  std::uint64_t value = 0;
+  while (in >> key >> value) {
+    if (key == wanted) {
+      return value;
+    }
+  }
+  return std::nullopt;
+}
+
+// The lower of two limits. Version 1 says "no limit" with the largest number of whole pages, which
+// depends on the page size; no machine has 2^62 bytes.
+std::optional<std::uint64_t> lower_limit(std::optional<std::uint64_t> a,
+                                         std::optional<std::uint64_t> b) {
+  constexpr std::uint64_t kUnlimited = std::uint64_t{1} << 62U;
+  const std::uint64_t least = std::min(a.value_or(kUnlimited), b.value_or(kUnlimited));
+  return least < kUnlimited ? std::optional(least) : std::nullopt;
+}
+
+std::optional<MemoryLimit> memory_limit_version2(const fs::path& directory) {
+  const std::optional<std::uint64_t> limit =
+      lower_limit(read_number(directory / "memory.max"), read_number(directory / "memory.high"));
+  if (!limit) {
+    return std::nullopt;
+  }
+  const fs::path stat = directory / "memory.stat";
+  return MemoryLimit{.limit = *limit,
+                     .used = read_number(directory / "memory.current").value_or(0),
+                     .reclaimable = read_entry(stat, "inactive_file").value_or(0) +
+                                    read_entry(stat, "active_file").value_or(0)};
+}
+
+std::optional<MemoryLimit> memory_limit_version1(const fs::path& directory) {
+  const fs::path stat = directory / "memory.stat";
+  const std::optional<std::uint64_t> limit =
+      lower_limit(read_number(directory / "memory.limit_in_bytes"),
+                  read_entry(stat, "hierarchical_memory_limit"));
+  if (!limit) {
+    return std::nullopt;
+  }
+  return MemoryLimit{.limit = *limit,
+                     .used = read_number(directory / "memory.usage_in_bytes").value_or(0),
+                     .reclaimable = read_entry(stat, "total_inactive_file").value_or(0) +
+                                    read_entry(stat, "total_active_file").value_or(0)};
+}
+
+// The groups that the memory of this process is charged to, its own first. Version 1 charges a
+// group above only where it counts its children ("hierarchical"; always so since Linux 5.11).
+std::vector<fs::path> charged_directories(const fs::path& root) {
+  std::vector<fs::path> directories = cgroup_directories("memory", root);
+  for (std::size_t i = 1; i < directories.size(); ++i) {
+    if (read_number(directories[i] / "memory.use_hierarchy") == 0U) {
+      directories.resize(i);
+    }
+  }
+  return directories;
+}
+
 }  // namespace
 
 std::vector<fs::path> cgroup_directories(const std::string& controller, const fs::path& root) {
@@ -142,6 +216,40 @@ std::optional<double> cgroup_cpu_quota(const fs::path& root) {
     }
   }
   return least;
+}
+
+std::uint64_t MemoryLimit::available() const {
+  const std::uint64_t held = used - std::min(used, reclaimable);
+  return limit - std::min(limit, held);
+}
+
+std::vector<MemoryLimit> cgroup_memory_limits(const fs::path& root) {
+  std::vector<MemoryLimit> limits;
+  for (const fs::path& directory : charged_directories(root)) {
+    std::optional<MemoryLimit> limit = memory_limit_version2(directory);
+    if (!limit) {
+      limit = memory_limit_version1(directory);
+    }
+    if (limit) {
+      limit->where = ("/" / directory.lexically_relative(root)).lexically_normal().string();
+      limits.push_back(*limit);
+    }
+  }
+  return limits;
+}
+
+std::optional<CgroupMemoryUsage> cgroup_memory_usage(const fs::path& root) {
+  const std::vector<MemoryLimit> limits = cgroup_memory_limits(root);
+  const auto tightest = std::ranges::min_element(limits, {}, &MemoryLimit::limit);
+  if (tightest == limits.end()) {
+    return std::nullopt;
+  }
+  const fs::path directory = root / fs::path(tightest->where).relative_path();
+  std::optional<std::uint64_t> peak = read_number(directory / "memory.peak");
+  if (!peak) {
+    peak = read_number(directory / "memory.max_usage_in_bytes");
+  }
+  return CgroupMemoryUsage{.limit = tightest->limit, .peak = peak, .where = tightest->where};
 }
 
 }  // namespace k3

@@ -1,5 +1,7 @@
 #include "k3/errors.h"
 
+#include <utility>
+
 namespace k3 {
 namespace {
 
@@ -50,5 +52,15 @@ Error::Error(ErrorKind kind, const ErrorDetail& detail)
 
 Error::Error(ErrorKind kind, const std::string& message)
     : std::runtime_error(message), kind_(kind) {}
+
+void refuse_user_file(const std::string& where,
+                      std::string what,
+                      std::string expected,
+                      std::string found) {
+  throw Error(ErrorKind::kUserFile, {.what = std::move(what),
+                                     .where = where,
+                                     .expected = std::move(expected),
+                                     .found = std::move(found)});
+}
 
 }  // namespace k3

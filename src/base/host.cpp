@@ -1,15 +1,17 @@
 #include "base/host.h"
 
 #include <sched.h>
-#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <fstream>
 #include <limits>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "k3/engine.h"
@@ -18,9 +20,11 @@
 
 namespace k3 {
 
-std::uint64_t available_memory_bytes() {
+namespace {
+
+std::optional<std::uint64_t> mem_available(const std::filesystem::path& root) {
   constexpr std::uint64_t kKibibyte = 1024;
-  std::ifstream meminfo("/proc/meminfo");
+  std::ifstream meminfo(root / "proc/meminfo");
   std::string key;
   std::uint64_t value = 0;
   while (meminfo >> key >> value) {
@@ -29,14 +33,58 @@ std::uint64_t available_memory_bytes() {
     }
     meminfo.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
   }
-  return 0;
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::uint64_t AvailableMemory::with(std::uint64_t held) const {
+  return bound_by.empty() ? 0 : std::min(ceiling, bytes + held);
+}
+
+AvailableMemory available_memory(const std::filesystem::path& root) {
+  AvailableMemory least;
+  if (const std::optional<std::uint64_t> bytes = mem_available(root)) {
+    least.bytes = *bytes;
+    least.bound_by = "MemAvailable";
+  }
+  for (const MemoryLimit& limit : cgroup_memory_limits(root)) {
+    if (least.bound_by.empty() || limit.available() < least.bytes) {
+      least.bytes = limit.available();
+      least.bound_by = limit.where;
+    }
+    least.ceiling = std::min(least.ceiling, limit.limit);
+  }
+  return least;
+}
+
+std::uint64_t resident_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  std::uint64_t size = 0;
+  std::uint64_t resident = 0;
+  statm >> size >> resident;
+  return resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
 std::uint64_t peak_resident_bytes() {
+  // Not getrusage(): its peak is that of the program before exec() too.
   constexpr std::uint64_t kKibibyte = 1024;
-  rusage usage = {};
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<std::uint64_t>(usage.ru_maxrss) * kKibibyte;
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    constexpr std::string_view kKey = "VmHWM:";
+    if (line.starts_with(kKey)) {
+      return std::strtoull(line.c_str() + kKey.size(), nullptr, 10) * kKibibyte;
+    }
+  }
+  return 0;
+}
+
+std::optional<GroupMemory> group_memory() {
+  const std::optional<CgroupMemoryUsage> usage = cgroup_memory_usage();
+  if (!usage) {
+    return std::nullopt;
+  }
+  return GroupMemory{.group = usage->where, .limit = usage->limit, .peak = usage->peak};
 }
 
 std::vector<int> allowed_cpus() {

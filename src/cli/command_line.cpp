@@ -1,29 +1,37 @@
 #include "cli/command_line.h"
 
 #include <charconv>
+#include <iomanip>
 #include <limits>
 #include <sstream>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
 #include "k3/errors.h"
 #include "k3/version.h"
 
-#include "cli/id_list.h"
+#include "cli/text_flags.h"
 
 namespace k3::cli {
 namespace {
 
 constexpr int kMaxThreads = 1024;
+constexpr double kGigabyte = 1e9;
 
 // The options as CLI11 fills them, before they become a CommandLine.
 struct RawOptions {
   CommandLine command;
-  std::string ids;
+  TextFlags text;
   std::string config;
   std::string dump_logits;
+  std::string preset;
+  std::string trunk;
+  std::uint64_t ram = 0;
+  std::uint64_t trunk_bytes = 0;
+  std::uint64_t cache_bytes = 0;
   std::size_t layers = 0;
   bool incremental = false;
 };
@@ -48,17 +56,96 @@ CLI::Option* add_count(CLI::App& app, const std::string& name, T& value, T most,
   return app.add_option_function<std::string>(name, read, std::move(help))->type_name("N");
 }
 
-void add_prompt_options(CLI::App& app, RawOptions& raw) {
-  app.add_option("--ids", raw.ids, "Token ids: digits separated by commas, each below V")
-      ->type_name("1,2,3")
-      ->required()
-      ->group("Prompt");
+// GB of 10^9 bytes, above 0.
+CLI::Option* add_gigabytes(CLI::App& app,
+                           const std::string& name,
+                           std::uint64_t& bytes,
+                           std::string help) {
+  const auto read = [&bytes, name](const std::string& text) {
+    constexpr double kMost = 1e6;
+    double value = 0.0;
+    const auto result =
+        std::from_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed);
+    const bool whole = result.ec == std::errc() && result.ptr == text.data() + text.size();
+    if (!whole || !(value > 0.0 && value <= kMost)) {
+      throw CLI::ValidationError(
+          name, "expected GB (10^9 bytes) above 0, at most 1000000, found \"" + text + "\"");
+    }
+    bytes = static_cast<std::uint64_t>(value * kGigabyte);
+  };
+  return app.add_option_function<std::string>(name, read, std::move(help))
+      ->type_name("GB")
+      ->group("Memory");
+}
+
+void add_memory_options(CLI::App& app, RawOptions& raw) {
+  CLI::Option* const ram =
+      add_gigabytes(app, "--ram", raw.ram, "Memory of the whole process; the planner splits it");
+  std::vector<std::string> names = {"auto"};
+  for (const MemoryPreset& preset : memory_presets()) {
+    names.emplace_back(preset.name);
+  }
+  app.add_option("--preset", raw.preset,
+                 "Budgets by name, see --list-presets; auto takes 95% of what is available")
+      ->check(CLI::IsMember(names))
+      ->type_name("NAME")
+      ->default_str("auto")
+      ->excludes(ram)
+      ->group("Memory");
+  app.add_option("--trunk", raw.trunk, "Directory of a packed trunk (trunk.bin, trunk.json)")
+      ->type_name("DIR")
+      ->group("Memory");
+  add_gigabytes(app, "--trunk-gb", raw.trunk_bytes, "Trunk in memory: pinned tiles and the ring");
+  add_gigabytes(app, "--cache-gb", raw.cache_bytes, "Slots for routed experts");
+  app.add_flag("--ultra-low-memory", raw.command.memory.ultra_low_memory,
+               "The smallest ring; with --full-recompute one state for all layers")
+      ->group("Memory");
+  constexpr std::size_t kMostReaders = 256;
+  add_count(app, "--readers", raw.command.readers, kMostReaders,
+            "Threads that read, for each device; calibrated by default")
+      ->group("Memory");
+}
+
+// Budgets in the order of the command line: a later flag wins.
+void set_budgets(const CLI::App& app, const RawOptions& raw, MemoryOptions& memory) {
+  for (const CLI::Option* option : app.parse_order()) {
+    const std::string name = option->get_name();
+    if (name == "--ram") {
+      memory.total_bytes = raw.ram;
+    } else if (name == "--trunk-gb") {
+      memory.trunk_bytes = raw.trunk_bytes;
+    } else if (name == "--cache-gb") {
+      memory.cache_bytes = raw.cache_bytes;
+    } else if (name == "--preset") {
+      const MemoryPreset* const preset = find_memory_preset(raw.preset);
+      memory.trunk_bytes.reset();
+      memory.cache_bytes.reset();
+      if (preset != nullptr) {
+        memory.trunk_bytes = static_cast<std::uint64_t>(preset->trunk_gb * kGigabyte);
+        memory.cache_bytes = static_cast<std::uint64_t>(preset->cache_gb * kGigabyte);
+        memory.ultra_low_memory = memory.ultra_low_memory || preset->name == "ultra";
+      }
+    }
+  }
+}
+
+std::string list_presets() {
+  std::ostringstream text;
+  text << "PRESET        TRUNK GB  CACHE GB\n";
+  text << std::fixed << std::setprecision(2);
+  for (const MemoryPreset& preset : memory_presets()) {
+    text << std::left << std::setw(12) << preset.name << std::right << std::setw(10)
+         << preset.trunk_gb << std::setw(10) << preset.cache_gb << "\n";
+  }
+  text << "auto          95% of the memory that is available, trunk first (default)\n";
+  return text.str();
 }
 
 void add_generation_options(CLI::App& app, RawOptions& raw) {
   CommandLine& command = raw.command;
   constexpr std::size_t kAny = std::numeric_limits<std::size_t>::max();
-  add_count(app, "--gen", command.gen, kAny, "Tokens to generate, at least 1")
+  add_count(app, "--gen", command.gen, kAny,
+            "Tokens to generate, at least 1; in a chat until an end id")
       ->default_str(std::to_string(command.gen))
       ->group("Generation");
   CLI::Option* incremental =
@@ -69,7 +156,7 @@ void add_generation_options(CLI::App& app, RawOptions& raw) {
       ->excludes(incremental)
       ->group("Generation");
   add_count(app, "--chunk", command.chunk, kAny, "Prompt tokens that pass the layers together")
-      ->default_str(std::to_string(command.chunk))
+      ->default_str("from the memory plan")
       ->group("Generation");
   add_count(app, "--threads", command.threads, kMaxThreads,
             "Threads; by default OMP_NUM_THREADS or the physical cores the process may use")
@@ -100,8 +187,11 @@ void add_diagnostic_options(CLI::App& app, RawOptions& raw) {
 
 CommandLine finish(const CLI::App& app, RawOptions&& raw) {
   CommandLine command = std::move(raw.command);
-  command.ids = parse_ids(raw.ids);
   command.out_given = app.count("--out") > 0;
+  set_budgets(app, raw, command.memory);
+  if (app.count("--trunk") > 0) {
+    command.trunk = raw.trunk;
+  }
   if (app.count("--config") > 0) {
     command.config = raw.config;
   }
@@ -111,6 +201,7 @@ CommandLine finish(const CLI::App& app, RawOptions&& raw) {
   if (app.count("--dump-logits") > 0) {
     command.dump_logits = raw.dump_logits;
   }
+  finish_text_flags(app, raw.text, command);
   if (command.tf_check && command.ids.size() < 2) {
     throw Error(ErrorKind::kUsage,
                 "--tf-check needs at least two ids: it compares each prediction "
@@ -132,11 +223,15 @@ ParseResult parse_command_line(int argc, const char* const* argv) {
   RawOptions raw;
   std::string model_dir;
   app.set_version_flag("--version", std::string("k3 ") + kVersion);
-  app.add_option("model_dir", model_dir, "Checkpoint directory: config.json and *.safetensors")
-      ->required();
-  add_prompt_options(app, raw);
+  app.add_flag_callback(
+      "--list-presets", [] { throw CLI::CallForAllHelp(); }, "List the memory presets");
+  app.add_option("model_dir", model_dir, "Checkpoint directory: config.json and *.safetensors");
+  add_prompt_flags(app, raw.text);
+  add_memory_options(app, raw);
   add_generation_options(app, raw);
+  add_sampling_flags(app, raw.text);
   add_diagnostic_options(app, raw);
+  add_output_flags(app, raw.text);
   app.footer(
       "Exit status: 0 done; 1 the run failed; 2 usage or config; 4 a routed expert could not "
       "be read; 130 interrupted.");
@@ -145,6 +240,8 @@ ParseResult parse_command_line(int argc, const char* const* argv) {
     app.parse(argc, argv);
     raw.command.model_dir = model_dir;
     return {finish(app, std::move(raw)), "", 0};
+  } catch (const CLI::CallForAllHelp&) {
+    return {std::nullopt, list_presets(), 0};
   } catch (const CLI::ParseError& error) {
     std::ostringstream out;
     std::ostringstream err;

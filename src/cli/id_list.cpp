@@ -49,11 +49,21 @@ std::vector<std::int32_t> parse_ids(std::string_view text) {
   }
 }
 
-void check_ids(const std::vector<std::int32_t>& ids, std::size_t vocab_size) {
+std::string join_ids(const std::vector<std::int32_t>& ids) {
+  std::string text;
+  for (const std::int32_t id : ids) {
+    text.append(text.empty() ? "" : ",").append(std::to_string(id));
+  }
+  return text;
+}
+
+void check_ids(const std::vector<std::int32_t>& ids,
+               std::size_t vocab_size,
+               const std::string& flag) {
   for (std::size_t i = 0; i < ids.size(); ++i) {
     if (static_cast<std::size_t>(ids[i]) >= vocab_size) {
       throw Error(ErrorKind::kUsage, {.what = "token id out of range",
-                                      .where = "--ids, entry " + std::to_string(i + 1),
+                                      .where = flag + ", entry " + std::to_string(i + 1),
                                       .expected = "0 to " + std::to_string(vocab_size - 1) +
                                                   " (the vocabulary of the config)",
                                       .found = std::to_string(ids[i])});

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -12,7 +13,12 @@ namespace k3::cli {
 // part that is wrong: an empty list or entry, another character, a number of 2^31 or more.
 [[nodiscard]] std::vector<std::int32_t> parse_ids(std::string_view text);
 
-// Throws Error(kUsage) naming the first id that is not below `vocab_size`.
-void check_ids(const std::vector<std::int32_t>& ids, std::size_t vocab_size);
+// The same the other way round: "1,2,3".
+[[nodiscard]] std::string join_ids(const std::vector<std::int32_t>& ids);
+
+// Throws Error(kUsage) naming the flag and the first of its ids that is not below `vocab_size`.
+void check_ids(const std::vector<std::int32_t>& ids,
+               std::size_t vocab_size,
+               const std::string& flag);
 
 }  // namespace k3::cli

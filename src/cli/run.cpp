@@ -1,48 +1,115 @@
 #include "cli/run.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <exception>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
 
 #include "k3/engine.h"
 #include "k3/generate.h"
 
+#include "cli/chat_loop.h"
 #include "cli/command_line.h"
 #include "cli/id_list.h"
 #include "cli/interrupt.h"
+#include "cli/progress.h"
+#include "cli/prompt_source.h"
 #include "cli/report.h"
 #include "cli/run_record.h"
+#include "cli/text_output.h"
 
 namespace k3::cli {
 namespace {
 
+// What a run writes to and listens to.
+struct RunIo {
+  RunRecord& record;
+  TextSink& sink;
+  Progress& progress;
+  const std::atomic<bool>* stop;
+};
+
+// Tokens that the run can reach; beyond any memory it does not matter how many.
+std::size_t positions_of(const CommandLine& command, std::size_t prompt_ids) {
+  constexpr std::size_t kBeyondMemory = std::size_t{1} << 40U;
+  const std::size_t generated = command.tf_check ? 0 : std::min(command.gen, kBeyondMemory);
+  return prompt_ids + generated;
+}
+
+// But for the positions, which the prompt decides.
 EngineOptions engine_options(const CommandLine& command, const std::atomic<bool>* stop) {
+  MemoryOptions memory = command.memory;
+  memory.chunk = command.chunk;
+  memory.full_recompute = command.full_recompute;
+  if (command.tf_check) {
+    memory.logit_rows = command.chunk == 0 ? kTeacherForcingChunk : command.chunk;
+  }
   return {.model_dir = command.model_dir,
           .config_path = command.config,
           .layers = command.layers,
+          .trunk_dir = command.trunk,
+          .memory = memory,
+          .readers = command.readers,
           .threads = command.threads,
           .stop = stop};
 }
 
+// A generation whose prompt is a text shows its text as it comes and the steps afterwards; one of
+// ids shows the steps as they come.
 RunRecord::Content run_generation(Engine& engine,
                                   const CommandLine& command,
-                                  const std::atomic<bool>* stop,
-                                  RunRecord& record) {
-  print_step_header();
-  const GenerateResult result = generate(engine, command.ids,
-                                         {.max_new_tokens = command.gen,
-                                          .full_recompute = command.full_recompute,
-                                          .chunk = command.chunk,
-                                          .on_step = print_step,
-                                          .stop = stop});
+                                  const PromptSource& prompt,
+                                  const RunIo& io) {
+  std::optional<TextBlock> block;
+  if (prompt.tokenizer) {
+    block.emplace(io.sink, *prompt.tokenizer, command.stops);
+    block->begin();
+  } else {
+    print_step_header();
+  }
+  std::vector<GenerateStep> steps;
+  const auto on_step = [&](const GenerateStep& step) {
+    io.progress.finish();
+    if (block) {
+      steps.push_back(step);
+    } else {
+      print_step(step);
+    }
+  };
+  const GenerateResult result =
+      generate(engine, prompt.ids,
+               {.max_new_tokens = command.gen,
+                .full_recompute = command.full_recompute,
+                .chunk = command.chunk,
+                .sampling = command.sampling,
+                .stop_ids = command.stop_ids,
+                .until = [&](std::int32_t token) { return block && block->push(token); },
+                .on_step = on_step,
+                .on_prompt = prompt_progress(io.progress),
+                .stop = io.stop});
+  io.progress.finish();
+  if (block) {
+    block->end();
+    print_step_header();
+    std::for_each(steps.begin(), steps.end(), print_step);
+  } else if (command.quiet) {
+    io.sink.write(join_ids(result.generated) + "\n");
+  }
   print_generation(result);
-  record.write_logits(result.prompt_logits);
+  print_stop(stop_reason(result, command, block ? block->stopped() : std::nullopt));
+  io.record.write_logits(result.prompt_logits);
   const auto count = static_cast<double>(result.generated.size());
-  return {.prompt_ids = command.ids,
+  return {.prompt_ids = prompt.ids,
           .generated_ids = result.generated,
           .layers = engine.config().num_hidden_layers,
+          .seconds = result.seconds,
           .seconds_per_token = count > 0.0 ? result.seconds / count : 0.0,
-          .interrupted = result.interrupted};
+          .interrupted = result.interrupted(),
+          .stop = stop_name(result)};
 }
 
 RunRecord::Content run_teacher_forcing(Engine& engine, const CommandLine& command) {
@@ -54,25 +121,76 @@ RunRecord::Content run_teacher_forcing(Engine& engine, const CommandLine& comman
   return {.prompt_ids = command.ids,
           .predictions = result.predictions,
           .layers = engine.config().num_hidden_layers,
+          .seconds = seconds,
           .seconds_per_token = seconds / static_cast<double>(command.ids.size())};
 }
 
-int run_command(const CommandLine& command) {
+// The ids of the prompt, as --ids takes them, without a model.
+void print_ids(const CommandLine& command) {
+  const PromptSource prompt = read_prompt(command);
+  const std::vector<std::int32_t> ids =
+      command.chat ? first_prompt_of_chat(*prompt.tokenizer, command) : prompt.ids;
+  std::printf("%s\n", join_ids(ids).c_str());
+}
+
+RunRecord::Content run_engine(Engine& engine,
+                              const CommandLine& command,
+                              const PromptSource& prompt,
+                              const RunIo& io) {
+  if (command.tf_check) {
+    return run_teacher_forcing(engine, command);
+  }
+  const bool drawn = command.sampling.temperature > 0.0;
+  if (drawn) {
+    print_sampling(command.sampling);
+  }
+  RunRecord::Content content =
+      command.chat ? run_chat({engine, *prompt.tokenizer, command, io.sink, io.progress, io.stop})
+                   : run_generation(engine, command, prompt, io);
+  if (drawn) {
+    content.sampling = command.sampling;
+  }
+  return content;
+}
+
+int run_command(CommandLine command) {
+  if (command.print_ids) {
+    print_ids(command);
+    finish_standard_output();
+    return 0;
+  }
   const std::atomic<bool>* stop = install_interrupt_handler();
-  const EngineOptions options = engine_options(command, stop);
-  check_ids(command.ids, load_config(options).vocab_size);
+  if (!command.seed_given) {
+    command.sampling.seed = std::random_device()();
+  }
+  EngineOptions options = engine_options(command, stop);
+  const std::size_t vocab_size = load_config(options).vocab_size;
+  const PromptSource prompt = read_prompt(command);
+  if (prompt.tokenizer) {
+    check_vocabulary(*prompt.tokenizer, vocab_size);
+  }
+  options.memory.positions = command.chat ? chat_positions(*prompt.tokenizer, command)
+                                          : positions_of(command, prompt.ids.size());
+  check_ids(prompt.ids, vocab_size, "--ids");
+  check_ids(command.stop_ids, vocab_size, "--stop-id");
   RunRecord record(command);
   if (!record.warning().empty()) {
     std::fprintf(stderr, "k3: warning: %s\n", record.warning().c_str());
   }
+  Progress progress(Progress::standard_error(command.progress));
+  TextSink sink(command.quiet);
+  options.on_load = load_progress(progress);
   Engine engine(options);
+  progress.finish();
   print_config(engine);
-  print_load(engine.load_report());
-  const RunRecord::Content content = command.tf_check
-                                         ? run_teacher_forcing(engine, command)
-                                         : run_generation(engine, command, stop, record);
+  print_load(engine);
+  const RunRecord::Content content =
+      run_engine(engine, command, prompt, {record, sink, progress, stop});
+  print_statistics(engine.statistics(), content.seconds);
+  print_notices(engine);
   print_peak_memory();
   record.write(content);
+  sink.finish();
   finish_standard_output();
   return content.interrupted ? exit_status(ErrorKind::kInterrupted) : 0;
 }

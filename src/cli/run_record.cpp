@@ -24,6 +24,24 @@ bool same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
              std::filesystem::weakly_canonical(std::filesystem::absolute(b, error), error);
 }
 
+// Stops, sampling and turns, of the runs that have them.
+void add_text_fields(nlohmann::ordered_json& record, const RunRecord::Content& content) {
+  if (!content.stop.empty()) {
+    record["stop"] = content.stop;
+  }
+  if (content.sampling) {
+    record["temperature"] = content.sampling->temperature;
+    record["top_p"] = content.sampling->top_p;
+    record["seed"] = content.sampling->seed;
+  }
+  for (const RunRecord::Turn& turn : content.turns) {
+    record["turns"].push_back({{"new_ids", turn.new_ids},
+                               {"generated_ids", turn.generated_ids},
+                               {"completion_ids", turn.completion_ids},
+                               {"tokens_run", turn.tokens_run}});
+  }
+}
+
 }  // namespace
 
 RunRecord::RunRecord(const CommandLine& command) {
@@ -60,6 +78,7 @@ void RunRecord::write(const Content& content) {
   if (!content.predictions.empty()) {
     record["tf_predictions"] = content.predictions;
   }
+  add_text_fields(record, content);
   out_->write(record.dump(1) + "\n");
   out_->commit();
 }

@@ -21,14 +21,27 @@ class RunRecord {
 
   [[nodiscard]] const std::string& warning() const { return warning_; }
 
+  // A turn of a chat. The context goes on with these, one after another, but for an end id of
+  // `generated_ids` other than <|end_of_msg|>.
+  struct Turn {
+    std::vector<std::int32_t> new_ids;  // of the user's message and what follows it
+    std::vector<std::int32_t> generated_ids;
+    std::vector<std::int32_t> completion_ids;  // close markers that the answer lacked
+    std::size_t tokens_run = 0;                // tokens that passed the layers
+  };
+
   // What is known of the run; written as strict JSON. Throws Error(kIo).
   struct Content {
     std::vector<std::int32_t> prompt_ids;
     std::vector<std::int32_t> generated_ids;
     std::vector<std::int32_t> predictions;  // of --tf-check; left out when empty
     std::size_t layers = 0;
+    double seconds = 0.0;  // of all steps
     double seconds_per_token = 0.0;
     bool interrupted = false;
+    std::string stop = {};                  // why it ended: stop_name(); left out when empty
+    std::optional<Sampling> sampling = {};  // left out when greedy
+    std::vector<Turn> turns = {};           // of a chat; prompt_ids are those of its last answer
   };
 
   void write(const Content& content);

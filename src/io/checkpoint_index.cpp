@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "io/printable.h"
+#include "base/printable.h"
 #include "io/shard_names.h"
 #include "io/weight_map.h"
 

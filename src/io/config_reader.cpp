@@ -14,9 +14,9 @@
 
 #include "k3/errors.h"
 
+#include "base/printable.h"
 #include "io/config_checks.h"
 #include "io/file.h"
-#include "io/printable.h"
 
 namespace k3::io {
 namespace {

@@ -11,8 +11,9 @@
 
 #include "k3/errors.h"
 
+#include "base/printable.h"
 #include "io/huge_integer.h"
-#include "io/printable.h"
+#include "io/json_kind.h"
 #include "io/safetensors_types.h"
 #include <simdjson.h>
 
@@ -26,28 +27,6 @@ static_assert(std::endian::native == std::endian::little, "files are little-endi
 constexpr std::uint64_t kLengthBytes = 8;  // the header's length precedes it
 constexpr std::string_view kMetadata = "__metadata__";
 constexpr std::string_view kLfsPointer = "version https://git-lfs";
-
-std::string kind_of(const dom::element& value) {
-  switch (value.type()) {
-    case dom::element_type::ARRAY:
-      return "an array";
-    case dom::element_type::OBJECT:
-      return "an object";
-    case dom::element_type::INT64:
-      return std::to_string(value.get_int64().value_unsafe());
-    case dom::element_type::UINT64:
-      return std::to_string(value.get_uint64().value_unsafe());
-    case dom::element_type::DOUBLE:
-      return "the fractional number " + std::to_string(value.get_double().value_unsafe());
-    case dom::element_type::STRING:
-      return "the string \"" + printable(value.get_string().value_unsafe(), 80) + "\"";
-    case dom::element_type::BOOL:
-      return value.get_bool().value_unsafe() ? "true" : "false";
-    case dom::element_type::NULL_VALUE:
-      return "null";
-  }
-  return "another type";
-}
 
 }  // namespace
 
@@ -196,7 +175,7 @@ dom::object SafetensorsHeader::Parser::parse_json(std::size_t json_bytes) {
   }
   dom::object object;
   if (document.get(object) != simdjson::SUCCESS) {
-    refuse("", "header is not a JSON object", "an object", kind_of(document));
+    refuse("", "header is not a JSON object", "an object", json_kind(document));
   }
   return object;
 }
@@ -227,7 +206,7 @@ SafetensorsHeader::Parser::Entry SafetensorsHeader::Parser::split_entry(
     std::string_view name, const dom::element& value) const {
   dom::object fields;
   if (value.get(fields) != simdjson::SUCCESS) {
-    refuse(name, "bad entry", "an object with dtype, shape and data_offsets", kind_of(value));
+    refuse(name, "bad entry", "an object with dtype, shape and data_offsets", json_kind(value));
   }
   Entry entry;
   for (const dom::key_value_pair field : fields) {
@@ -261,7 +240,7 @@ void SafetensorsHeader::Parser::read_entry(std::string_view name, const dom::ele
   HeaderTensor tensor;
   tensor.name = name;
   if (entry.dtype->get(tensor.dtype_text) != simdjson::SUCCESS) {
-    refuse(name, "bad dtype", "a string", kind_of(*entry.dtype));
+    refuse(name, "bad dtype", "a string", json_kind(*entry.dtype));
   }
   tensor.dtype = dtype_from_name(tensor.dtype_text);
   shape_ranges_.push_back(read_shape(name, *entry.shape));
@@ -275,7 +254,7 @@ std::uint64_t SafetensorsHeader::Parser::whole_number(std::string_view name,
   std::uint64_t number = 0;
   // Doubles are refused even when whole: beyond 2^53 they are no exact offsets.
   if (value.get(number) != simdjson::SUCCESS) {
-    refuse(name, what, "a whole number not below 0", kind_of(value));
+    refuse(name, what, "a whole number not below 0", json_kind(value));
   }
   return number;
 }
@@ -284,7 +263,7 @@ SafetensorsHeader::Parser::ShapeRange SafetensorsHeader::Parser::read_shape(
     std::string_view name, const dom::element& value) {
   dom::array extents;
   if (value.get(extents) != simdjson::SUCCESS) {
-    refuse(name, "bad shape", "an array", kind_of(value));
+    refuse(name, "bad shape", "an array", json_kind(value));
   }
   ShapeRange range{.begin = shapes_.size(), .rank = 0};
   for (const dom::element extent : extents) {
@@ -298,7 +277,7 @@ void SafetensorsHeader::Parser::read_offsets(HeaderTensor& tensor,
                                              const dom::element& value) const {
   dom::array pair;
   if (value.get(pair) != simdjson::SUCCESS) {
-    refuse(tensor.name, "bad data_offsets", "[begin, end]", kind_of(value));
+    refuse(tensor.name, "bad data_offsets", "[begin, end]", json_kind(value));
   }
   std::array<std::uint64_t, 2> ends = {};
   std::size_t count = 0;

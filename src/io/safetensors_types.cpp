@@ -55,4 +55,12 @@ std::optional<std::uint64_t> tensor_bytes(std::span<const std::uint64_t> shape,
   return product;
 }
 
+std::string shape_text(std::span<const std::uint64_t> shape) {
+  std::string text = "[";
+  for (const std::uint64_t extent : shape) {
+    text += (text.size() > 1 ? ", " : "") + std::to_string(extent);
+  }
+  return text + "]";
+}
+
 }  // namespace k3::io

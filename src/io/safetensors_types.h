@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "base/dtype.h"
@@ -16,5 +17,8 @@ namespace k3::io {
 // Product of a shape (1 for a scalar) times `element`; nothing when it does not fit 64 bits.
 [[nodiscard]] std::optional<std::uint64_t> tensor_bytes(std::span<const std::uint64_t> shape,
                                                         std::uint64_t element);
+
+// "[7168, 128]".
+[[nodiscard]] std::string shape_text(std::span<const std::uint64_t> shape);
 
 }  // namespace k3::io

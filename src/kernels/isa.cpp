@@ -7,6 +7,8 @@
 
 #include "k3/errors.h"
 
+#include "base/printable.h"
+
 namespace k3::kernels {
 namespace {
 
@@ -51,7 +53,7 @@ const KernelTable& table_of(std::string_view name) {
   throw Error(ErrorKind::kUsage, {.what = "unknown or unsupported instruction set",
                                   .where = "K3_ISA",
                                   .expected = "one that this machine supports: " + choices,
-                                  .found = "\"" + std::string(name) + "\""});
+                                  .found = "\"" + printable(name) + "\""});
 }
 
 const KernelTable& kernels() {

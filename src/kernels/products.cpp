@@ -49,13 +49,11 @@ void multiply_threaded(const Matrix& matrix, const Batch& x, float* scratch, con
   parallel_ranges(x.count, kPackGrain, matrix.cols, [&](std::size_t first, std::size_t last) {
     k.pack(x, matrix.cols, first, last, scratch);
   });
-  // Rows of a task: enough to share a packed batch (for one vector: to read long streams), few enough
-  // to keep all threads busy.
-  const std::size_t most_rows = x.count == 1 ? matrix.rows : 96;
-  constexpr std::size_t kRowGrain = 48;
-  const auto threads = static_cast<std::size_t>(thread_count());
-  const std::size_t share = (matrix.rows / (4 * threads) + kRowGrain) / kRowGrain * kRowGrain;
-  const std::size_t rows_per_task = std::min(most_rows, share);
+  if (matrix.rows == 0) {
+    return;
+  }
+  const std::size_t rows_per_task =
+      product_rows_per_task(matrix.rows, x.count, static_cast<std::size_t>(thread_count()));
   const std::size_t tasks = (matrix.rows + rows_per_task - 1) / rows_per_task;
   parallel_for(tasks, rows_per_task * matrix.cols * x.count, [&](std::size_t task) {
     const std::size_t first = task * rows_per_task;
@@ -97,6 +95,15 @@ std::size_t product_scratch_floats(std::size_t cols, std::size_t count) {
                   table->f32.packed_floats(cols, count), table->mxfp4.packed_floats(cols, count)});
   }
   return most;
+}
+
+std::size_t product_rows_per_task(std::size_t rows, std::size_t count, std::size_t threads) {
+  constexpr std::size_t kTasksPerThread = 4;
+  constexpr std::size_t kMostBatchRows = 96;
+  const std::size_t grain = count == 1 ? 4 : 48;
+  const std::size_t share = (rows + kTasksPerThread * threads - 1) / (kTasksPerThread * threads);
+  const std::size_t whole = (share + grain - 1) / grain * grain;
+  return count == 1 ? whole : std::min(kMostBatchRows, whole);
 }
 
 void multiply(const MatrixView& weights, const Batch& x, float* scratch, const Outputs& y) {

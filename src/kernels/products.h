@@ -34,6 +34,13 @@ namespace k3::kernels {
 // and storage type.
 [[nodiscard]] std::size_t product_scratch_floats(std::size_t cols, std::size_t count);
 
+// Rows of a task when `rows` > 0 rows times `count` vectors are split over the threads. One vector:
+// equal shares, so that no thread waits for another, of long streams. Batches: enough rows to share
+// what is packed, few enough to keep all threads busy.
+[[nodiscard]] std::size_t product_rows_per_task(std::size_t rows,
+                                                std::size_t count,
+                                                std::size_t threads);
+
 // y[t][r] = sum over c of weights[r][c] * x[t][c]. Packing and rows are split over the threads.
 // `scratch`: product_scratch_floats(cols, x.count) floats, aligned to a cache line.
 void multiply(const MatrixView& weights, const Batch& x, float* scratch, const Outputs& y);

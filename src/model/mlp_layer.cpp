@@ -59,7 +59,8 @@ void route_tokens(const LayerContext& ctx) {
 }
 
 // Groups the (token, choice) pairs by expert: entries of expert e are [first[e], first[e + 1]), in
-// token order. Returns the distinct experts, ascending.
+// token order. Returns the distinct experts: the choices of the last token in their order, then what
+// the tokens before it add, last first.
 std::span<const std::uint32_t> group_by_expert(const LayerContext& ctx) {
   const ModelConfig& c = ctx.config;
   const MoeScratch& w = ctx.work.moe;
@@ -69,11 +70,7 @@ std::span<const std::uint32_t> group_by_expert(const LayerContext& ctx) {
   for (std::size_t choice = 0; choice < choices; ++choice) {
     ++w.first[w.chosen[choice] + 1];
   }
-  std::size_t distinct = 0;
   for (std::uint32_t e = 0; e < c.num_experts; ++e) {
-    if (w.first[e + 1] > 0) {
-      w.distinct[distinct++] = e;
-    }
     w.first[e + 1] += w.first[e];
   }
   // first[e] walks to the end of its group and is shifted back below.
@@ -84,6 +81,16 @@ std::span<const std::uint32_t> group_by_expert(const LayerContext& ctx) {
   }
   std::copy_backward(w.first, w.first + c.num_experts, w.first + c.num_experts + 1);
   w.first[0] = 0;
+  // An expert is named at the last token of its group.
+  std::size_t distinct = 0;
+  for (std::size_t token = ctx.tokens; token > 0; --token) {
+    for (std::size_t choice = (token - 1) * top_k; choice < token * top_k; ++choice) {
+      const std::uint32_t expert = w.chosen[choice];
+      if (w.entry[choice] + 1 == w.first[expert + 1]) {
+        w.distinct[distinct++] = expert;
+      }
+    }
+  }
   return {w.distinct, distinct};
 }
 

@@ -11,16 +11,20 @@ namespace {
 
 using VectorsByRole = std::map<TensorRole, Vector>;
 
+std::size_t element_count(const TensorSpec& spec) {
+  std::size_t count = 1;
+  for (std::size_t axis = 0; axis < spec.rank; ++axis) {
+    count *= static_cast<std::size_t>(spec.shape[axis]);
+  }
+  return count;
+}
+
 // Collects the vectors of one place by role.
 void read_into(VectorsByRole& vectors, VectorReader& reader, const TensorSpec& spec) {
   if (spec.kind != TensorKind::kVector || !spec.used) {
     return;
   }
-  std::size_t count = 1;
-  for (std::size_t axis = 0; axis < spec.rank; ++axis) {
-    count *= static_cast<std::size_t>(spec.shape[axis]);
-  }
-  Vector values(count);
+  Vector values(element_count(spec));
   reader.read(spec, values.span());
   vectors[spec.role] = std::move(values);
 }
@@ -90,6 +94,24 @@ std::size_t ModelVectors::bytes() const {
       count += vector->size();
     }
   }
+  return count * sizeof(float);
+}
+
+std::size_t vector_bytes(const ModelConfig& config) {
+  using enum TensorRole;
+  std::size_t count = 0;
+  const auto add = [&count](const TensorSpec& spec) {
+    // A projection is folded into its norm.
+    const bool folded =
+        spec.role == kAttentionResProj || spec.role == kMlpResProj || spec.role == kOutputResProj;
+    if (spec.kind == TensorKind::kVector && spec.used && !folded) {
+      count += element_count(spec);
+    }
+  };
+  for (std::size_t layer = 0; layer < config.num_hidden_layers; ++layer) {
+    for_each_trunk_tensor(config, layer, add);
+  }
+  for_each_model_tensor(config, add);
   return count * sizeof(float);
 }
 

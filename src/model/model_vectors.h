@@ -43,6 +43,9 @@ struct ModelVectors {
   [[nodiscard]] std::size_t bytes() const;
 };
 
+// ModelVectors::bytes() of a model that is not loaded.
+[[nodiscard]] std::size_t vector_bytes(const ModelConfig& config);
+
 // Reads every vector that the configuration uses.
 [[nodiscard]] ModelVectors load_vectors(const ModelConfig& config, VectorReader& reader);
 

@@ -1,5 +1,6 @@
 #include "model/sequence_state.h"
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "kernels/attention.h"
@@ -32,7 +33,12 @@ float* LatentCache::at(std::size_t position) {
   return blocks_[position / kKeyBlock].data() + (position % kKeyBlock) * width_;
 }
 
-SequenceState::SequenceState(const ModelConfig& config) {
+SequenceState::SequenceState(const ModelConfig& config, StateKind kind) : kind_(kind) {
+  if (kind == StateKind::kOneLayer) {
+    layers_.emplace_back(make_kda_state(config));
+    layers_.emplace_back(LatentCache(config.latent_width()));
+    return;
+  }
   layers_.reserve(config.num_hidden_layers);
   for (std::size_t layer = 0; layer < config.num_hidden_layers; ++layer) {
     if (config.is_mla[layer]) {
@@ -43,9 +49,47 @@ SequenceState::SequenceState(const ModelConfig& config) {
   }
 }
 
+std::uint64_t SequenceState::fixed_bytes(const ModelConfig& config, StateKind kind) {
+  const std::uint64_t tails = 3 * (config.short_conv_kernel_size - 1) * config.kda_width();
+  const std::uint64_t layer = (tails + config.kda_width() * config.kda_head_dim) * sizeof(float);
+  const auto layers = static_cast<std::uint64_t>(std::ranges::count(config.is_mla, false));
+  return kind == StateKind::kOneLayer ? layer : layers * layer;
+}
+
+std::uint64_t SequenceState::latent_bytes(const ModelConfig& config,
+                                          StateKind kind,
+                                          std::size_t positions) {
+  const std::uint64_t blocks = (positions + kKeyBlock - 1) / kKeyBlock;
+  const std::uint64_t layer = blocks * kKeyBlock * config.latent_width() * sizeof(float);
+  const auto layers = static_cast<std::uint64_t>(std::ranges::count(config.is_mla, true));
+  return layer * (kind == StateKind::kOneLayer ? std::min<std::uint64_t>(layers, 1) : layers);
+}
+
+KdaState& SequenceState::kda(std::size_t layer) {
+  if (kind_ == StateKind::kAllLayers) {
+    return std::get<KdaState>(layers_[layer]);
+  }
+  auto& shared = std::get<KdaState>(layers_.front());
+  if (shown_layer_ != layer + 1) {
+    shown_layer_ = layer + 1;
+    for (AlignedBuffer<float>* part :
+         {&shared.state, &shared.q_tail, &shared.k_tail, &shared.v_tail}) {
+      std::ranges::fill(part->span(), 0.0F);
+    }
+  }
+  return shared;
+}
+
+LatentCache& SequenceState::latents(std::size_t layer) {
+  return std::get<LatentCache>(kind_ == StateKind::kAllLayers ? layers_[layer] : layers_.back());
+}
+
 void SequenceState::begin_pass() {
   if (torn_) {
     throw std::logic_error("a sequence cannot go on after a forward pass that failed");
+  }
+  if (kind_ == StateKind::kOneLayer && position_ > 0) {
+    throw std::logic_error("a sequence with one state for all layers runs once, as a whole");
   }
   torn_ = true;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <variant>
 #include <vector>
@@ -40,26 +41,40 @@ class LatentCache {
   std::vector<const float*> pointers_;
 };
 
+// How much of a sequence is kept.
+enum class StateKind : std::uint8_t {
+  kAllLayers,  // every layer has its own: tokens may come in any number of passes
+  kOneLayer,   // the layers take turns with one: every pass must hold the whole sequence
+};
+
 class SequenceState {
  public:
-  explicit SequenceState(const ModelConfig& config);
+  // Throws Error(kMemory).
+  explicit SequenceState(const ModelConfig& config, StateKind kind = StateKind::kAllLayers);
+
+  // Bytes of the parts that do not depend on the position, and of the latents of so many positions.
+  [[nodiscard]] static std::uint64_t fixed_bytes(const ModelConfig& config, StateKind kind);
+  [[nodiscard]] static std::uint64_t latent_bytes(const ModelConfig& config,
+                                                  StateKind kind,
+                                                  std::size_t positions);
 
   // Tokens that have passed through all layers.
   [[nodiscard]] std::size_t position() const { return position_; }
 
-  [[nodiscard]] KdaState& kda(std::size_t layer) { return std::get<KdaState>(layers_[layer]); }
-
-  [[nodiscard]] LatentCache& latents(std::size_t layer) {
-    return std::get<LatentCache>(layers_[layer]);
-  }
+  // The first call for a layer comes before any parallel region: with kOneLayer it clears the state.
+  [[nodiscard]] KdaState& kda(std::size_t layer);
+  [[nodiscard]] LatentCache& latents(std::size_t layer);
 
   // A pass changes the layers one by one. Between begin_pass() and end_pass() the state is torn: a
-  // pass that throws leaves it so, and begin_pass() then throws std::logic_error.
+  // pass that throws leaves it so, and begin_pass() then throws std::logic_error, as it does for a
+  // second pass of kOneLayer.
   void begin_pass();
   void end_pass(std::size_t tokens);
 
  private:
-  std::vector<std::variant<KdaState, LatentCache>> layers_;
+  StateKind kind_;
+  std::vector<std::variant<KdaState, LatentCache>> layers_;  // kOneLayer: the two kinds
+  std::size_t shown_layer_ = 0;  // kOneLayer: whose KDA state it is, + 1
   std::size_t position_ = 0;
   bool torn_ = false;
 };

@@ -99,7 +99,7 @@ TextModel::TextModel(const ModelConfig& config,
                      ExpertSource& experts)
     : config_(config), vectors_(std::move(vectors)), tape_(tape), experts_(experts) {}
 
-void TextModel::ensure_workspace(std::size_t tokens) {
+void TextModel::reserve(std::size_t tokens) {
   if (work_ == nullptr || work_->capacity() < tokens) {
     work_.reset();
     work_ = std::make_unique<Workspace>(config_, tokens);
@@ -170,11 +170,11 @@ void TextModel::forward(std::span<const SequenceInput> inputs,
   for (const SequenceInput& input : inputs) {
     tokens += input.tokens.size();
   }
-  ensure_workspace(tokens);
+  reserve(tokens);
   for (const SequenceInput& input : inputs) {
     input.state->begin_pass();
   }
-  tape_.rewind();
+  tape_.begin_pass({.head = !logits.empty(), .next = hooks.next});
   embed(inputs);
   std::size_t stack = 0;
   run_layers(token_spans(inputs, *work_), tokens, hooks, stack);

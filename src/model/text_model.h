@@ -35,6 +35,7 @@ struct PassHooks {
   const std::atomic<bool>* stop = nullptr;
   // Borrowed, since a copy may allocate; may be empty.
   const ResidualHook* on_residual = nullptr;
+  NextForward next = NextForward::kWithLogits;
 };
 
 class TextModel {
@@ -55,10 +56,12 @@ class TextModel {
                std::span<float> logits,
                const PassHooks& hooks = {});
 
+  // Makes the workspace large enough for passes of so many tokens. Throws Error(kMemory).
+  void reserve(std::size_t tokens);
+
   [[nodiscard]] const ModelVectors& vectors() const { return vectors_; }
 
  private:
-  void ensure_workspace(std::size_t tokens);
   void embed(std::span<const SequenceInput> inputs);
   void run_layers(std::span<const TokenSpan> sequences,
                   std::size_t tokens,

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <span>
 
+#include "k3/next_forward.h"
+
 #include "base/matrix_view.h"
 #include "model/tensor_plan.h"
 
@@ -21,6 +23,12 @@ struct MatrixId {
 };
 
 class WeightTape;
+
+// What a pass will use.
+struct PassPlan {
+  bool head = true;  // its logits are wanted; else it ends before the head
+  NextForward next = NextForward::kWithLogits;
+};
 
 // Consecutive rows of one matrix, valid until the tile is destroyed.
 class Tile {
@@ -55,8 +63,8 @@ class WeightTape {
   WeightTape& operator=(WeightTape&&) = delete;
   virtual ~WeightTape() = default;
 
-  // Starts a pass at the first tile.
-  virtual void rewind() = 0;
+  // Starts a pass at the first tile, whether or not the last one reached its end.
+  virtual void begin_pass(const PassPlan& plan) = 0;
 
   // The next tile, which must be of matrix `id` (std::logic_error otherwise). Waits for its bytes.
   [[nodiscard]] virtual Tile next(MatrixId id) = 0;
@@ -120,8 +128,10 @@ class ExpertSource {
   ExpertSource& operator=(ExpertSource&&) = delete;
   virtual ~ExpertSource() = default;
 
-  // Announces the distinct experts that a layer will use. The previous announcement has been
-  // drained by as many next() calls as it named.
+  // Announces the distinct experts that a layer will use, those that its next request is likeliest
+  // to name again first: the last token's choices in their order, then the tokens' before it. The
+  // order is a hint for caches. The previous announcement has been drained by as many next() calls
+  // as it named.
   virtual void request(std::size_t layer, std::span<const std::uint32_t> experts) = 0;
 
   // The next announced expert that has arrived, in any order. Waits; throws Error(kExpertIo).

@@ -50,7 +50,7 @@ struct MoeScratch {
   std::uint32_t* first;     // [N + 1] first entry of each expert; entries are (token, choice) pairs
   std::uint32_t* token;     // [T*k] token of each entry, grouped by expert
   std::uint32_t* entry;     // [T][k] entry of each choice
-  std::uint32_t* distinct;  // [N] experts that some token chose, ascending
+  std::uint32_t* distinct;  // [N] experts that some token chose, in the order of the request
   float* latent;            // [T][L]
   float* shared_gate;       // [T][S*I]
   float* shared_up;         // [T][S*I]

@@ -10,12 +10,14 @@
 
 #include "k3/errors.h"
 
-#include "io/printable.h"
+#include "base/printable.h"
+#include "io/safetensors_types.h"
 #include "runtime/widen.h"
 
 namespace k3::runtime {
 namespace {
 
+using io::shape_text;
 using model::TensorKind;
 using model::TensorRole;
 using model::TensorSpec;
@@ -54,14 +56,6 @@ std::string_view allowed_types(TensorKind kind) {
 
 std::span<const std::uint64_t> shape_of(const TensorSpec& spec) {
   return std::span(spec.shape).first(spec.rank);
-}
-
-std::string shape_text(std::span<const std::uint64_t> shape) {
-  std::string text = "[";
-  for (const std::uint64_t extent : shape) {
-    text += (text.size() > 1 ? ", " : "") + std::to_string(extent);
-  }
-  return text + "]";
 }
 
 // Axis by axis: a transposed matrix has as many elements.
@@ -127,10 +121,10 @@ class Checkpoint::Binder {
     if (!shape_fits(spec, extent.shape)) {
       const std::string expected = shape_text(shape_of(spec));
       refuse("wrong shape", spec.longer_ok ? expected + " or longer" : expected,
-             io::printable(shape_text(extent.shape)));
+             printable(shape_text(extent.shape)));
     }
     if (!type_allowed(spec.kind, extent.dtype)) {
-      refuse("wrong type", std::string(allowed_types(spec.kind)), io::printable(extent.dtype_text));
+      refuse("wrong type", std::string(allowed_types(spec.kind)), printable(extent.dtype_text));
     }
   }
 

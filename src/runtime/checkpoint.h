@@ -58,6 +58,11 @@ class Checkpoint {
   // The open file of a shard that holds a bound tensor; std::logic_error for another shard.
   [[nodiscard]] io::File& file(std::uint32_t shard) const;
 
+  // The shard holds a bound tensor.
+  [[nodiscard]] bool uses_shard(std::uint32_t shard) const {
+    return shard < files_.size() && files_[shard] != nullptr;
+  }
+
   [[nodiscard]] const io::CheckpointIndex& index() const { return index_; }
 
   [[nodiscard]] std::size_t bound_tensor_count() const { return bound_count_; }

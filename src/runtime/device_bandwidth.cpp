@@ -144,7 +144,7 @@ class Sampler {
     void advance() noexcept { sampler_.advance(*this); }
 
     void on_done(std::byte* /*payload*/, std::exception_ptr error) noexcept override {
-      if (sampler_.note(*this, error)) {
+      if (sampler_.note(*this, std::move(error))) {
         sampler_.advance(*this);
       }
     }
@@ -171,11 +171,11 @@ class Sampler {
   }
 
   // Counts a request that is done. True: it goes on.
-  bool note(const Request& request, const std::exception_ptr& error) noexcept {
+  bool note(const Request& request, std::exception_ptr error) noexcept {
     const Clock::time_point now = Clock::now();
     const std::lock_guard lock(mutex_);
     if (error != nullptr && failure_ == nullptr) {
-      failure_ = error;
+      failure_ = std::move(error);
     }
     if (!over_) {
       bytes_ += request.bytes;

@@ -1,19 +1,29 @@
 #include "k3/engine.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <chrono>
 #include <cstdlib>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "base/host.h"
 #include "base/parallel.h"
+#include "base/printable.h"
 #include "io/config_reader.h"
 #include "kernels/isa.h"
 #include "model/text_model.h"
 #include "runtime/checkpoint.h"
+#include "runtime/device_bandwidth.h"
 #include "runtime/expert_store.h"
+#include "runtime/memory_plan.h"
+#include "runtime/packed_trunk.h"
+#include "runtime/weight_files.h"
 #include "runtime/weight_tape.h"
 
 namespace k3 {
@@ -25,35 +35,33 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Refuses a checkpoint that memory cannot hold, before it is read.
-void check_memory(const runtime::Checkpoint& checkpoint) {
-  constexpr double kUsableShare = 0.95;
-  const std::uint64_t needed = checkpoint.trunk_bytes() + checkpoint.expert_bytes();
-  const auto usable =
-      static_cast<std::uint64_t>(static_cast<double>(available_memory_bytes()) * kUsableShare);
-  if (usable != 0 && needed > usable) {
-    throw Error(ErrorKind::kMemory,
-                {.what = "the weights do not fit into memory (bytes)",
-                 .expected = "at most " + std::to_string(usable) + ", 95% of what is available",
-                 .found = std::to_string(needed)});
+// The number for the outermost level of the list that OMP_NUM_THREADS may hold. OpenMP itself would
+// cut a number off at 32 bits and pass over what is none, for a default without affinity and quota.
+int threads_of_environment(std::string_view text) {
+  constexpr int kMostThreads = 1024;
+  const std::string_view first = text.substr(0, text.find(','));
+  const std::size_t begin = std::min(first.find_first_not_of(" \t"), first.size());
+  const std::size_t end = first.find_last_not_of(" \t") + 1;
+  int threads = 0;
+  const auto result =
+      std::from_chars(first.data() + begin, first.data() + std::max(begin, end), threads);
+  if (result.ec != std::errc() || result.ptr != first.data() + end || threads < 1 ||
+      threads > kMostThreads) {
+    throw Error(ErrorKind::kUsage, {.what = "not a number of threads",
+                                    .where = "OMP_NUM_THREADS",
+                                    .expected = "1 to " + std::to_string(kMostThreads),
+                                    .found = "\"" + printable(text) + "\""});
   }
+  return threads;
 }
 
-// The number asked for, else what OMP_NUM_THREADS made OpenMP's default, else the physical cores.
+// The number asked for, else that of OMP_NUM_THREADS, else the physical cores.
 int choose_threads(int asked) {
   if (asked > 0) {
     return asked;
   }
-  constexpr int kMostThreads = 1024;
-  const int threads =
-      std::getenv("OMP_NUM_THREADS") != nullptr ? thread_count() : default_threads();
-  if (threads > kMostThreads) {
-    throw Error(ErrorKind::kUsage, {.what = "too many threads",
-                                    .where = "OMP_NUM_THREADS",
-                                    .expected = "1 to " + std::to_string(kMostThreads),
-                                    .found = std::to_string(threads)});
-  }
-  return threads;
+  const char* environment = std::getenv("OMP_NUM_THREADS");
+  return environment != nullptr ? threads_of_environment(environment) : default_threads();
 }
 
 class CheckpointVectors final : public model::VectorReader {
@@ -88,9 +96,20 @@ ModelConfig load_config(const EngineOptions& options) {
 }
 
 struct Session::State {
-  explicit State(const ModelConfig& config) : sequence(config) {}
+  State(const ModelConfig& config, model::StateKind kind, std::size_t& live)
+      : sequence(config, kind), live_sessions(live) {
+    ++live_sessions;
+  }
+
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  State(State&&) = delete;
+  State& operator=(State&&) = delete;
+
+  ~State() { --live_sessions; }
 
   model::SequenceState sequence;
+  std::size_t& live_sessions;  // of the engine
 };
 
 Session::Session(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -109,18 +128,18 @@ struct Engine::Impl {
         stop(options.stop),
         isa(kernels::kernels().name),
         threads(choose_threads(options.threads)),
-        checkpoint(open(options)) {
-    check_memory(checkpoint);
-    const Clock::time_point start = Clock::now();
-    tape = std::make_unique<runtime::PinnedTape>(checkpoint, config, stop);
-    experts = std::make_unique<runtime::ResidentExperts>(checkpoint, config, stop);
-    CheckpointVectors reader(checkpoint);
-    model = std::make_unique<model::TextModel>(config, model::load_vectors(config, reader), *tape,
-                                               *experts);
-    report.load_seconds = seconds_since(start);
-    report.vector_bytes = model->vectors().bytes();
-    report.tape_bytes = tape->bytes();
-    report.expert_bytes = experts->bytes();
+        checkpoint(open(options)),
+        trunk(open_trunk(options)),
+        files(io::posix_file_system(),
+              checkpoint,
+              trunk ? std::optional(trunk->data_path()) : std::nullopt,
+              /*direct=*/true) {
+    places.emplace(checkpoint, files, config);
+    runtime::TapeLayout layout =
+        runtime::tape_layout(checkpoint, trunk ? &*trunk : nullptr, files, config);
+    runtime::PlannedMemory planned = make_plan(layout, options.memory);
+    plan = std::move(planned.plan);
+    load(std::move(layout), std::move(planned.pinned), options);
   }
 
   runtime::Checkpoint open(const EngineOptions& options) {
@@ -132,16 +151,101 @@ struct Engine::Impl {
     return opened;
   }
 
+  std::optional<runtime::PackedTrunk> open_trunk(const EngineOptions& options) {
+    if (!options.trunk_dir) {
+      return std::nullopt;
+    }
+    return std::make_optional<runtime::PackedTrunk>(io::posix_file_system(), *options.trunk_dir,
+                                                    checkpoint, config);
+  }
+
+  // Readers that the plan reckons with: the most of a calibration, on two devices.
+  static constexpr std::size_t kReaderThreads = 16;
+
+  runtime::PlannedMemory make_plan(const runtime::TapeLayout& layout,
+                                   const MemoryOptions& options) {
+    const std::uint64_t resident = resident_bytes();
+    const AvailableMemory free = available_memory();
+    return runtime::plan_memory({.config = config,
+                                 .layout = layout,
+                                 .slot_bytes = places->slot_bytes(),
+                                 .experts = places->count(),
+                                 .program_bytes = resident,
+                                 .vector_bytes = model::vector_bytes(config),
+                                 .threads = static_cast<std::size_t>(threads) + kReaderThreads,
+                                 // What the process has taken already is part of the plan.
+                                 .available_bytes = free.with(resident),
+                                 .bound_by = free.bound_by},
+                                options);
+  }
+
+  void load(runtime::TapeLayout layout, std::vector<bool> pinned, const EngineOptions& options) {
+    const Clock::time_point start = Clock::now();
+    start_readers(layout, options);
+    CheckpointVectors reader(checkpoint);
+    model::ModelVectors vectors = model::load_vectors(config, reader);
+    tape.emplace(
+        checkpoint, files, std::move(layout),
+        runtime::StreamedTape::Options{.pinned = std::move(pinned),
+                                       .ring_bytes = static_cast<std::size_t>(plan.ring_bytes),
+                                       .stop = stop,
+                                       .on_progress = options.on_load});
+    experts.emplace(*places, files, config, plan.expert_slots, stop);
+    model.emplace(config, std::move(vectors), *tape, *experts);
+    model->reserve(plan.chunk);
+    inputs.reserve(plan.sessions);
+    report.load_seconds = seconds_since(start);
+    report.vector_bytes = model->vectors().bytes();
+    loaded = counts();
+  }
+
+  // Starts the readers. How many and what they read at once is measured where so much is streamed that
+  // it pays.
+  void start_readers(const runtime::TapeLayout& layout, const EngineOptions& options) {
+    constexpr std::uint64_t kWorthMeasuring = 2'000'000'000;
+    runtime::ReadSettings settings;
+    if (options.readers != 0) {
+      settings.readers = options.readers;
+    } else if (layout.payload_bytes - plan.pinned_bytes >= kWorthMeasuring) {
+      constexpr std::size_t kFiles = 4;
+      constexpr double kSampleSeconds = 0.15;
+      const std::vector<std::filesystem::path> paths = files.largest_files(kFiles);
+      const runtime::BandwidthReport measured =
+          runtime::measure_bandwidth(io::posix_file_system(), paths,
+                                     {.buffered = false,
+                                      .sample_seconds = kSampleSeconds,
+                                      .expert_bytes = places->payload_bytes()});
+      settings.readers = measured.best.readers;
+      settings.request_bytes = measured.best.request_bytes;
+      report.bandwidth = measured.mix_bytes_per_second;
+    }
+    files.start_readers(settings);
+    report.readers = settings.readers;
+    report.request_bytes = settings.request_bytes;
+  }
+
+  // Reads of the tape and of experts so far.
+  [[nodiscard]] std::array<runtime::ReadCounts, runtime::kReadPriorities> counts() const {
+    return {files.pools().counts(runtime::ReadPriority::kExpert),
+            files.pools().counts(runtime::ReadPriority::kTape)};
+  }
+
   ModelConfig config;
   const std::atomic<bool>* stop;
   const char* isa;
   int threads;
   LoadReport report;
   runtime::Checkpoint checkpoint;
-  std::unique_ptr<runtime::PinnedTape> tape;
-  std::unique_ptr<runtime::ResidentExperts> experts;
-  std::unique_ptr<model::TextModel> model;
-  std::vector<model::SequenceInput> inputs;  // of the pass that runs
+  std::optional<runtime::PackedTrunk> trunk;
+  runtime::WeightFiles files;
+  std::optional<runtime::ExpertPlaces> places;
+  MemoryPlan plan;
+  std::optional<runtime::StreamedTape> tape;
+  std::optional<runtime::StreamedExperts> experts;
+  std::optional<model::TextModel> model;
+  std::array<runtime::ReadCounts, runtime::kReadPriorities> loaded = {};  // reads of the loading
+  std::vector<model::SequenceInput> inputs;                               // of the pass that runs
+  std::size_t live_sessions = 0;
 };
 
 Engine::Engine(const EngineOptions& options) : impl_(std::make_unique<Impl>(options)) {}
@@ -164,28 +268,88 @@ int Engine::threads() const {
   return impl_->threads;
 }
 
-Session Engine::new_session() {
-  return Session(std::make_unique<Session::State>(impl_->config));
+const MemoryPlan& Engine::memory_plan() const {
+  return impl_->plan;
 }
+
+RunStatistics Engine::statistics() const {
+  const auto [expert, tape] = impl_->counts();
+  const auto& [expert_loaded, tape_loaded] = impl_->loaded;
+  const runtime::ExpertCounts slots = impl_->experts->counts();
+  return {
+      .tape_bytes = tape.payload_bytes - tape_loaded.payload_bytes,
+      .tape_window_bytes = tape.window_bytes - tape_loaded.window_bytes,
+      .expert_bytes = expert.payload_bytes - expert_loaded.payload_bytes,
+      .expert_window_bytes = expert.window_bytes - expert_loaded.window_bytes,
+      .embedding_bytes = impl_->tape->embedding_bytes(),
+      .tape_read_seconds = tape.busy_seconds - tape_loaded.busy_seconds,
+      .expert_read_seconds = expert.busy_seconds - expert_loaded.busy_seconds,
+      .tape_wait_seconds = impl_->tape->wait_seconds(),
+      .expert_wait_seconds = impl_->experts->wait_seconds(),
+      .expert_requests = slots.requests,
+      .expert_hits = slots.hits,
+      .expert_evictions = slots.evictions,
+      .direct = impl_->files.all_direct(),
+  };
+}
+
+std::vector<std::string> Engine::take_notices() {
+  return impl_->files.take_notices();
+}
+
+Session Engine::new_session() {
+  if (impl_->live_sessions >= impl_->plan.sessions) {
+    throw Error(ErrorKind::kMemory, {.what = "too many sessions at a time for the memory plan",
+                                     .expected = std::to_string(impl_->plan.sessions),
+                                     .found = std::to_string(impl_->live_sessions + 1)});
+  }
+  return Session(std::make_unique<Session::State>(
+      impl_->config,
+      impl_->plan.one_state ? model::StateKind::kOneLayer : model::StateKind::kAllLayers,
+      impl_->live_sessions));
+}
+
+namespace {
+
+// Refuses what the plan has no memory for.
+void check_planned(const MemoryPlan& plan, std::span<const model::SequenceInput> inputs) {
+  const auto refuse = [](const std::string& what, std::size_t most, std::size_t found) {
+    throw Error(ErrorKind::kMemory, {.what = what,
+                                     .expected = "at most " + std::to_string(most),
+                                     .found = std::to_string(found)});
+  };
+  std::size_t tokens = 0;
+  for (const model::SequenceInput& input : inputs) {
+    tokens += input.tokens.size();
+    const std::size_t position =
+        (input.state == nullptr ? 0 : input.state->position()) + input.tokens.size();
+    if (position > plan.positions) {
+      refuse("the sequence is longer than the memory plan allows (positions)", plan.positions,
+             position);
+    }
+  }
+  if (tokens > plan.chunk) {
+    refuse("a forward call of more tokens than the memory plan allows", plan.chunk, tokens);
+  }
+}
+
+}  // namespace
 
 void Engine::forward(std::span<const SessionStep> steps,
                      std::span<float> logits,
-                     const ResidualObserver& observer) {
+                     const ForwardOptions& options) {
   set_thread_count(impl_->threads);
-  std::size_t tokens = 0;
-  for (const SessionStep& step : steps) {
-    tokens += step.tokens.size();
-  }
-  // As many sequences as these tokens can be of: the next pass of so many tokens allocates nothing.
+  // At most as many as the plan has sessions: it allocates nothing.
   std::vector<model::SequenceInput>& inputs = impl_->inputs;
-  inputs.reserve(std::max(tokens, steps.size()));
   inputs.clear();
   for (const SessionStep& step : steps) {
     model::SequenceState* sequence =
         step.session == nullptr ? nullptr : &step.session->state_->sequence;
     inputs.push_back({sequence, step.tokens, step.logit_rows});
   }
-  impl_->model->forward(inputs, logits, {.stop = impl_->stop, .on_residual = &observer});
+  check_planned(impl_->plan, inputs);
+  impl_->model->forward(
+      inputs, logits, {.stop = impl_->stop, .on_residual = options.observer, .next = options.next});
 }
 
 }  // namespace k3

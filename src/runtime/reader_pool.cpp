@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <string>
 #include <system_error>
+#include <utility>
 
 namespace k3::runtime {
 namespace {
@@ -34,6 +35,12 @@ class BlockedSignals {
  private:
   sigset_t before_ = {};
 };
+
+// An error of its own for each: whoever takes it may let it go on any thread.
+std::exception_ptr dropped_error() {
+  return std::make_exception_ptr(
+      Error(ErrorKind::kInterrupted, "interrupted while reading weights"));
+}
 
 double seconds(std::chrono::steady_clock::duration duration) {
   return std::chrono::duration<double>(duration).count();
@@ -71,9 +78,7 @@ ReaderPool::ReaderPool(std::size_t threads)
     : ReaderPool(threads, [](std::function<void()> body) { return std::thread(std::move(body)); }) {
 }
 
-ReaderPool::ReaderPool(std::size_t threads, const StartThread& start)
-    : dropped_(std::make_exception_ptr(
-          Error(ErrorKind::kInterrupted, "interrupted while reading weights"))) {
+ReaderPool::ReaderPool(std::size_t threads, const StartThread& start) {
   if (threads == 0) {
     throw std::invalid_argument("a pool of readers wants a thread");
   }
@@ -113,7 +118,7 @@ void ReaderPool::submit(ReadRequest& request) noexcept {
       return;
     }
   }
-  request.on_done(nullptr, dropped_);
+  request.on_done(nullptr, dropped_error());
 }
 
 bool ReaderPool::cancel(ReadRequest& request) noexcept {
@@ -131,7 +136,7 @@ void ReaderPool::drop_queued() noexcept {
   }
   for (Queue& queue : dropped) {
     while (ReadRequest* const request = queue.pop()) {
-      request->on_done(nullptr, dropped_);
+      request->on_done(nullptr, dropped_error());
     }
   }
 }
@@ -220,7 +225,7 @@ void ReaderPool::serve(ReadRequest& request) noexcept {
       counts.busy_seconds += seconds(now - lane.busy_since);
     }
   }
-  request.on_done(read.payload, error);
+  request.on_done(read.payload, std::move(error));
 }
 
 ReaderPool& ReaderPools::pool_of(const io::WindowFile& file) {

@@ -52,7 +52,7 @@ class ReadRequest {
 
   // Called exactly once for each submit, without a lock held: on a thread of the pool, or on the one
   // that drops or submits when the request is dropped. `payload` lies in `buffer`; it is null when
-  // there is an error. The pool does not touch the request after this call begins, which may
+  // there is an error, to which `error` is the only reference. The pool does not touch the request after this call begins, which may
   // therefore submit it again, or let another thread destroy it.
   virtual void on_done(std::byte* payload, std::exception_ptr error) noexcept = 0;
 
@@ -135,8 +135,7 @@ class ReaderPool {
   void serve(ReadRequest& request) noexcept;
   [[nodiscard]] Lane& lane_of(const ReadRequest& request) noexcept;
 
-  std::exception_ptr dropped_;  // the error of dropped requests
-  mutable std::mutex mutex_;    // guards the lanes and stopping_
+  mutable std::mutex mutex_;  // guards the lanes and stopping_
   std::condition_variable wake_;
   std::array<Lane, kReadPriorities> lanes_;  // [priority]
   bool stopping_ = false;

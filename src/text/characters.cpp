@@ -59,6 +59,16 @@ std::size_t read_code_point(std::string_view text, char32_t& point) noexcept {
   return first.bytes;
 }
 
+bool begins_character(std::string_view text) noexcept {
+  const auto byte = [text](std::size_t i) { return static_cast<std::uint8_t>(text[i]); };
+  const Lead first = text.empty() ? Lead() : lead(byte(0));
+  if (text.size() >= first.bytes) {
+    return false;
+  }
+  return (text.size() < 2 || (byte(1) >= first.least && byte(1) <= first.most)) &&
+         (text.size() < 3 || (byte(2) & 0xC0U) == 0x80U);
+}
+
 CharacterTable::CharacterTable() {
   const auto ranges = character_ranges();
   std::size_t range = 0;

@@ -26,6 +26,9 @@ struct Character {
 // `point` is its code point.
 [[nodiscard]] std::size_t read_code_point(std::string_view text, char32_t& point) noexcept;
 
+// The beginning of a well-formed sequence, at least a byte of it and not the whole.
+[[nodiscard]] bool begins_character(std::string_view text) noexcept;
+
 // Properties of all code points, in two stages: 256 of them share a page, equal pages are one.
 class CharacterTable {
  public:

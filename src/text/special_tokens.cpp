@@ -10,6 +10,8 @@
 #define JSON_ASSERT(condition) static_cast<void>(0)  // NOLINT(readability-identifier-naming)
 #include <nlohmann/json.hpp>
 
+#include "k3/errors.h"
+
 #include "base/printable.h"
 
 namespace k3::text {
@@ -29,16 +31,6 @@ std::string shown(const json& value) {
   return printable(value.dump(), 80);
 }
 
-[[noreturn]] void refuse(const std::string& where,
-                         std::string what,
-                         std::string expected,
-                         std::string found) {
-  throw Error(ErrorKind::kUserFile, {.what = std::move(what),
-                                     .where = where,
-                                     .expected = std::move(expected),
-                                     .found = std::move(found)});
-}
-
 // Sees every key while the document is read, and refuses one that its object has already.
 class KeyWatcher {
  public:
@@ -52,8 +44,8 @@ class KeyWatcher {
     } else if (event == json::parse_event_t::key) {
       const auto& key = parsed.get_ref<const std::string&>();
       if (!keys_.back().insert(key).second) {
-        refuse(where_ + ": " + printable(key), "duplicate key", "it once in its object",
-               "it twice");
+        refuse_user_file(where_ + ": " + printable(key), "duplicate key", "it once in its object",
+                         "it twice");
       }
     }
     return true;
@@ -72,13 +64,13 @@ json parse_document(const NamedText& config) {
   } catch (const json::parse_error& fault) {
     const std::string_view before = config.text.substr(0, fault.byte == 0 ? 0 : fault.byte - 1);
     const auto line = 1 + std::count(before.begin(), before.end(), '\n');
-    refuse(config.name + ", line " + std::to_string(line), "not valid JSON", "a JSON object",
-           printable(fault.what(), 300));
+    refuse_user_file(config.name + ", line " + std::to_string(line), "not valid JSON",
+                     "a JSON object", printable(fault.what(), 300));
   } catch (const json::exception& fault) {  // a number that no double holds: it has no place
-    refuse(config.name, "cannot be read", "a JSON object", printable(fault.what(), 300));
+    refuse_user_file(config.name, "cannot be read", "a JSON object", printable(fault.what(), 300));
   }
   if (!document.is_object()) {
-    refuse(config.name + ", line 1", "top level", "a JSON object", shown(document));
+    refuse_user_file(config.name + ", line 1", "top level", "a JSON object", shown(document));
   }
   return document;
 }
@@ -86,8 +78,9 @@ json parse_document(const NamedText& config) {
 const json& require_object(const json& document, const std::string& where) {
   const auto found = document.find(kAddedTokens);
   if (found == document.end() || !found->is_object()) {
-    refuse(where + ": " + kAddedTokens, "special tokens", "an object of ids and their content",
-           found == document.end() ? "nothing" : shown(*found));
+    refuse_user_file(where + ": " + kAddedTokens, "special tokens",
+                     "an object of ids and their content",
+                     found == document.end() ? "nothing" : shown(*found));
   }
   return *found;
 }
@@ -100,8 +93,8 @@ std::string content_of(const json& token, const std::string& where) {
     text = content == token.end() ? nullptr : &*content;
   }
   if (text == nullptr || !text->is_string() || text->get_ref<const std::string&>().empty()) {
-    refuse(where, "name of a special token", "a string that is not empty",
-           text == nullptr ? "nothing" : shown(*text));
+    refuse_user_file(where, "name of a special token", "a string that is not empty",
+                     text == nullptr ? "nothing" : shown(*text));
   }
   return text->get<std::string>();
 }
@@ -124,7 +117,8 @@ std::int32_t id_of(const SpecialTokens& tokens,
                    const std::string& where) {
   const auto found = std::find(tokens.names.begin(), tokens.names.end(), name);
   if (found == tokens.names.end()) {
-    refuse(where, "end of a turn", "the name of a special token", "\"" + printable(name) + "\"");
+    refuse_user_file(where, "end of a turn", "the name of a special token",
+                     "\"" + printable(name) + "\"");
   }
   return static_cast<std::int32_t>(first) + static_cast<std::int32_t>(found - tokens.names.begin());
 }
@@ -137,8 +131,8 @@ void name_the_rest(SpecialTokens& tokens, std::size_t first, const std::string& 
       name = "<|reserved_token_" + std::to_string(first + i) + "|>";
     }
     if (!seen.insert(name).second) {
-      refuse(where + ": " + kAddedTokens, "two special tokens of one name", "different names",
-             "\"" + printable(name) + "\" twice");
+      refuse_user_file(where + ": " + kAddedTokens, "two special tokens of one name",
+                       "different names", "\"" + printable(name) + "\" twice");
     }
   }
 }
@@ -155,11 +149,11 @@ SpecialTokens read_special_tokens(const NamedText& config,
     const std::string where = config.name + ": " + kAddedTokens + "." + printable(id, 40);
     const std::optional<std::size_t> index = index_of(id, first);
     if (!index) {
-      refuse(where, "not one of the 256 ids after the ranks",
-             std::to_string(first) + " to " + std::to_string(first + kSpecialTokens - 1) +
-                 ", as the ranks of " + vocabulary + " end on line " + std::to_string(first) +
-                 " (is it truncated, or of another model?)",
-             printable(id, 40));
+      refuse_user_file(where, "not one of the 256 ids after the ranks",
+                       std::to_string(first) + " to " + std::to_string(first + kSpecialTokens - 1) +
+                           ", as the ranks of " + vocabulary + " end on line " +
+                           std::to_string(first) + " (is it truncated, or of another model?)",
+                       printable(id, 40));
     }
     tokens.names[*index] = content_of(token, where);
   }
@@ -167,7 +161,7 @@ SpecialTokens read_special_tokens(const NamedText& config,
   const std::string eos_place = config.name + ": " + kEosToken;
   const auto eos = document.find(kEosToken);
   if (eos == document.end()) {
-    refuse(eos_place, "end of a turn", "the name of a special token", "nothing");
+    refuse_user_file(eos_place, "end of a turn", "the name of a special token", "nothing");
   }
   tokens.end_ids = {id_of(tokens, first, content_of(*eos, eos_place), eos_place)};
   const std::int32_t end_of_message =

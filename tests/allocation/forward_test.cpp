@@ -110,8 +110,10 @@ class Forward : public testing::TestWithParam<std::tuple<const char*, int>> {
     }
     const auto [model, threads] = GetParam();
     scope_ = std::make_unique<test::ScopedThreads>(threads);
-    engine_ = std::make_unique<Engine>(EngineOptions{
-        .model_dir = test::fixture(std::string("models/") + model), .threads = threads});
+    engine_ = std::make_unique<Engine>(
+        EngineOptions{.model_dir = test::fixture(std::string("models/") + model),
+                      .memory = {.sessions = 16},
+                      .threads = threads});
     const std::size_t vocab = engine_->config().vocab_size;
     for (std::size_t i = 0; i < 256; ++i) {
       ids_.push_back(static_cast<std::int32_t>((i * i + 7 * i + 3) % vocab));
@@ -202,7 +204,7 @@ TEST_P(Forward, TheObserverIsNotCopied) {
   const auto pass = [&] {
     SessionStep next = step(session, 1);
     next.logit_rows = {};
-    engine().forward({&next, 1}, {}, observer);
+    engine().forward({&next, 1}, {}, {.observer = &observer});
   };
   pass();
   EXPECT_EQ(allocations_of(pass), 0U);

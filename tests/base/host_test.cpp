@@ -51,7 +51,7 @@ TEST(Host, ThisProcessMayUseSomeCpu) {
 }
 
 TEST(Host, MemoryIsKnown) {
-  EXPECT_GT(available_memory_bytes(), std::uint64_t{1} << 20);
+  EXPECT_GT(available_memory().bytes, std::uint64_t{1} << 20);
 }
 
 constexpr const char* kMountsV2 =

@@ -42,9 +42,9 @@ TEST(IdList, RefusesNumbersThatNoIdCanBe) {
 }
 
 TEST(IdList, RefusesIdsNotBelowTheVocabulary) {
-  EXPECT_NO_THROW(check_ids({0, 255}, 256));
+  EXPECT_NO_THROW(check_ids({0, 255}, 256, "--ids"));
   try {
-    check_ids({0, 256}, 256);
+    check_ids({0, 256}, 256, "--ids");
     FAIL();
   } catch (const Error& error) {
     const std::string message = error.what();

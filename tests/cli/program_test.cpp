@@ -73,7 +73,7 @@ TEST_F(Program, GeneratesTheReferenceTokens) {
     const fs::path logits = dir_.path() / "logits.bin";
     const ProgramResult result =
         run({"--ids", join(answer.ids), "--gen", std::to_string(answer.generated.size()),
-             "--dump-logits", logits.string()});
+             "--dump-logits", logits.string(), "--no-progress"});
     ASSERT_EQ(result.status, 0) << result.err;
     EXPECT_EQ(result.err, "");
     EXPECT_TRUE(has(result.out, "generated ids: " + join(answer.generated) + "\n"));
@@ -105,7 +105,10 @@ TEST_F(Program, TheRecordIsStrictJsonWithTheKnownFields) {
 }
 
 TEST_F(Program, ModesThreadsAndChunksGiveTheSameLogits) {
-  const std::string ids = "9,8,7,6,5,4,3,2,1,11,12,13,14,15,16,17,18,19,20";
+  std::string ids = "9";  // enough of them that the work is split over threads
+  for (int id = 10; id < 130; ++id) {
+    ids += "," + std::to_string(id);
+  }
   std::vector<float> expected;
   for (const std::vector<std::string>& options :
        std::vector<std::vector<std::string>>{{"--incremental"},
@@ -143,6 +146,15 @@ TEST_F(Program, EveryInstructionSetGivesTheSameLogits) {
   }
 }
 
+TEST_F(Program, AnInstructionSetOfControlCharactersIsPrintedEscaped) {
+  const ProgramResult result =
+      test::run_program({"/usr/bin/env", "K3_ISA=a\x1B[31mb", K3_EXECUTABLE, demo(), "--ids", "1",
+                         "--out", out().string()});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_TRUE(has(result.err, "K3_ISA"));
+  EXPECT_EQ(result.err.find('\x1B'), std::string::npos);
+}
+
 TEST_F(Program, AnUnknownInstructionSetIsStatus2WithTheChoices) {
   const ProgramResult result = test::run_program(
       {"/usr/bin/env", "K3_ISA=mmx", K3_EXECUTABLE, demo(), "--ids", "1", "--out", out().string()});
@@ -152,12 +164,27 @@ TEST_F(Program, AnUnknownInstructionSetIsStatus2WithTheChoices) {
   EXPECT_EQ(result.out, "");
 }
 
-TEST_F(Program, TooManyThreadsFromTheEnvironmentAreStatus2) {
-  const ProgramResult result =
-      test::run_program({"/usr/bin/env", "OMP_NUM_THREADS=1000000", K3_EXECUTABLE, demo(), "--ids",
-                         "1", "--out", out().string()});
-  EXPECT_EQ(result.status, 2);
-  EXPECT_TRUE(has(result.err, "OMP_NUM_THREADS"));
+// OpenMP takes 2^32 + 2 for 2, and the number of processors for what it cannot read.
+TEST_F(Program, AThreadNumberThatOpenMpWouldMisreadIsStatus2) {
+  for (const std::string text :
+       {"4294967298", "1000000", "1025", "0", "-1", "", " ", ",2", "two", "2 x"}) {
+    const ProgramResult result =
+        test::run_program({"/usr/bin/env", "OMP_NUM_THREADS=" + text, K3_EXECUTABLE, demo(),
+                           "--ids", "1", "--out", out().string()});
+    EXPECT_EQ(result.status, 2) << text;
+    EXPECT_TRUE(has(result.err, "k3: OMP_NUM_THREADS")) << result.err;
+    EXPECT_TRUE(has(result.err, "found \"" + text + "\"")) << result.err;
+  }
+}
+
+TEST_F(Program, ThreadsFromTheEnvironmentMayHaveBlanksAndLevels) {
+  for (const std::string text : {"3", " 3 ", "3,1", " 3 , 1"}) {
+    const ProgramResult result =
+        test::run_program({"/usr/bin/env", "OMP_NUM_THREADS=" + text, K3_EXECUTABLE, demo(),
+                           "--ids", "1", "--gen", "1", "--out", out().string()});
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_TRUE(has(result.out, ", 3 threads\n")) << text << result.out;
+  }
 }
 
 TEST_F(Program, TeacherForcingCountsAgreement) {

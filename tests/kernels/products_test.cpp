@@ -73,13 +73,17 @@ Sample bf16_sample(std::size_t rows, std::size_t cols, unsigned seed) {
   return s;
 }
 
-// Scales from `scale_choices`, codes random; values by the definition of numerics.md 7.
+// Scales from `scale_choices`, codes random among the bits of `codes`; values by the definition of numerics.md 7.
 Sample mxfp4_sample(std::size_t rows,
                     std::size_t cols,
                     unsigned seed,
-                    const std::vector<std::uint8_t>& scale_choices) {
+                    const std::vector<std::uint8_t>& scale_choices,
+                    unsigned codes = 0xFF) {
   Sample s{.rows = rows, .cols = cols};
   s.packed = test::random_bytes(rows * ((cols + 1) / 2), seed);
+  for (std::uint8_t& byte : s.packed) {
+    byte = static_cast<std::uint8_t>(byte & codes);
+  }
   s.scales = test::random_bytes(rows * ((cols + 31) / 32), seed + 1);
   for (std::uint8_t& scale : s.scales) {
     scale = scale_choices[scale % scale_choices.size()];
@@ -161,11 +165,18 @@ TEST(Products, Mxfp4ValuesAtEveryScaleAreExact) {
 
 TEST(Products, Mxfp4EqualsTheSameWeightsAsBf16AndF32) {
   for (const std::size_t cols : {31U, 64U, 70U, 1056U, 3072U}) {
-    const Sample s = mxfp4_sample(7, cols, 9, {0, 1, 100, 119, 121, 150, 253, 255});
-    const std::vector<float> x = test::normal_values(2 * cols, 10, 0x1p-20F);
-    const std::vector<float> y = product(s.as_mxfp4(), x);
-    EXPECT_TRUE(same_bits(y, product(s.as_bf16(), x))) << cols;
-    EXPECT_TRUE(same_bits(y, product(s.as_f32(), x))) << cols;
+    // Together, and the largest alone with codes that do not overflow: one infinity would make NaN of
+    // most sums.
+    for (const Sample& s :
+         {mxfp4_sample(7, cols, 9, {0, 1, 100, 119, 121, 150, 252, 255}),
+          mxfp4_sample(7, cols, 9, {0}), mxfp4_sample(7, cols, 9, {1}),
+          mxfp4_sample(7, cols, 9, {253}, 0xBB), mxfp4_sample(7, cols, 9, {254}, 0xBB)}) {
+      const std::vector<float> x = test::normal_values(2 * cols, 10, 0x1p-20F);
+      const std::vector<float> y = product(s.as_mxfp4(), x);
+      EXPECT_TRUE(std::all_of(y.begin(), y.end(), [](float v) { return std::isfinite(v); }));
+      EXPECT_TRUE(same_bits(y, product(s.as_bf16(), x))) << cols;
+      EXPECT_TRUE(same_bits(y, product(s.as_f32(), x))) << cols;
+    }
   }
 }
 
@@ -187,16 +198,42 @@ TEST(Products, SwappedNibblesWouldBeSeen) {
   EXPECT_FALSE(same_bits(right, product(s.as_mxfp4(), x)));
 }
 
+// One vector and batches of one and of several packs are split in ways of their own.
 TEST(Products, ThreadsDoNotChangeBits) {
-  const Sample s = bf16_sample(101, 1100, 14);
-  const std::vector<float> x = test::normal_values(4 * 1100, 15);
-  const std::vector<float> expected = [&] {
-    const test::ScopedThreads one(1);
-    return product(s.as_bf16(), x);
-  }();
-  for (const int threads : {2, 3, 7}) {
-    const test::ScopedThreads scope(threads);
-    EXPECT_TRUE(same_bits(product(s.as_bf16(), x), expected)) << threads;
+  const Sample s = mxfp4_sample(301, 1120, 14, {118, 120});
+  for (const std::size_t count : {1U, 4U, 70U}) {
+    const std::vector<float> x = test::normal_values(count * 1120, 15);
+    for (const MatrixView& matrix : {MatrixView(s.as_bf16()), MatrixView(s.as_mxfp4())}) {
+      const std::vector<float> expected = [&] {
+        const test::ScopedThreads one(1);
+        return product(matrix, x);
+      }();
+      for (const int threads : {2, 3, 7}) {
+        const test::ScopedThreads scope(threads);
+        EXPECT_TRUE(same_bits(product(matrix, x), expected)) << threads << ", " << count;
+      }
+    }
+  }
+}
+
+// Tasks of 432 rows of 3,072 gave one of two threads an eighth more than its half.
+TEST(Products, OneVectorIsSplitEvenly) {
+  for (const std::size_t rows : {1536U, 3072U, 3584U, 6144U, 7168U, 12288U, 24576U, 33792U}) {
+    for (const std::size_t threads : {1U, 2U, 3U, 4U, 6U, 8U, 16U}) {
+      const std::size_t task = product_rows_per_task(rows, 1, threads);
+      const std::size_t tasks = (rows + task - 1) / task;
+      const std::size_t most = (tasks + threads - 1) / threads * task;  // of the static schedule
+      EXPECT_LE(static_cast<double>(most * threads), 1.04 * static_cast<double>(rows))
+          << rows << " rows, " << threads << " threads";
+    }
+  }
+}
+
+TEST(Products, AMatrixWithoutRowsDividesNothing) {
+  const std::vector<float> x = test::normal_values(2 * 64, 15);
+  AlignedBuffer<float> scratch(product_scratch_floats(64, 2));
+  for (const std::size_t count : {1U, 2U}) {
+    multiply(F32Matrix{x.data(), 0, 64, 64}, {x.data(), count, 64}, scratch.data(), {nullptr, 0});
   }
 }
 

@@ -55,7 +55,7 @@ check() {
         if (name ~ /^CLI\// && layer != "cli") { report(layer " must not see <" name ">") }
       } else if (layer == "include" && name !~ /^[a-z_]+$/) {
         report("include/k3 uses standard headers only, not <" name ">")
-      } else if (layer == "cli" && name !~ /^([a-z_]+|signal\.h|unistd\.h|termios\.h|sys\/ioctl\.h)$/) {
+      } else if (layer == "cli" && name !~ /^([a-z_]+|signal\.h|unistd\.h|histedit\.h|poll\.h|termios\.h|sys\/ioctl\.h)$/) {
         report("cli must not see <" name ">")
       }
       if (layer ~ /^(kernels|model)$/ && name ~ /^(fstream|filesystem|fcntl\.h|unistd\.h|sys\/.*)$/) {

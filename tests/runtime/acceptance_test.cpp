@@ -29,7 +29,9 @@ class Acceptance : public testing::Test {
     }
   }
 
-  [[nodiscard]] EngineOptions options() const { return {.model_dir = root_ / "model"}; }
+  [[nodiscard]] EngineOptions options() const {
+    return {.model_dir = root_ / "model", .memory = {.sessions = 2}};
+  }
 
   std::filesystem::path root_;
 };

@@ -27,7 +27,9 @@ using test::same_bits;
 class FixtureModel : public testing::TestWithParam<const char*> {
  protected:
   [[nodiscard]] EngineOptions options(int threads = 0) const {
-    return {.model_dir = test::fixture(std::string("models/") + GetParam()), .threads = threads};
+    return {.model_dir = test::fixture(std::string("models/") + GetParam()),
+            .memory = {.sessions = 2},
+            .threads = threads};
   }
 
   [[nodiscard]] static std::vector<PromptAnswer> answers() {
@@ -138,12 +140,13 @@ TEST_P(FixtureModel, ResidualAfterEveryLayer) {
   Session session = engine.new_session();
   const SessionStep step{&session, answer.ids};
   std::size_t seen = 0;
-  engine.forward({&step, 1}, {}, [&](std::size_t layers_done, std::span<const float> residual) {
+  const ResidualObserver observer = [&](std::size_t layers_done, std::span<const float> residual) {
     const std::span truth = std::span(reference).subspan(layers_done * count, count);
     EXPECT_TRUE(test::within(residual, truth, 2e-5 * test::largest_magnitude(truth)))
         << "after " << layers_done << " layers";
     ++seen;
-  });
+  };
+  engine.forward({&step, 1}, {}, {.observer = &observer});
   EXPECT_EQ(seen, engine.config().num_hidden_layers + 1);
 }
 

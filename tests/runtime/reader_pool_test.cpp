@@ -16,6 +16,7 @@
 #include <string>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -75,8 +76,8 @@ class TestRequest final : public ReadRequest {
 
   void on_done(std::byte* payload, std::exception_ptr error) noexcept override {
     ++calls;
-    failure = error;
-    if (error == nullptr) {
+    failure = std::move(error);
+    if (failure == nullptr) {
       text.assign(reinterpret_cast<const char*>(payload), bytes);
     }
     thread = std::this_thread::get_id();

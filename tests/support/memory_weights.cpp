@@ -36,6 +36,7 @@ void MemoryTape::read_embedding(std::size_t token, std::span<float> out) {
 }
 
 void MemoryExperts::request(std::size_t /*layer*/, std::span<const std::uint32_t> experts) {
+  announced_.assign(experts.begin(), experts.end());
   pending_.assign(experts.rbegin(), experts.rend());
   if (reversed_) {
     std::ranges::reverse(pending_);

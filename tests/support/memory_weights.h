@@ -19,7 +19,7 @@ class MemoryTape final : public model::WeightTape {
 
   void set_embedding(std::vector<float> values) { embedding_ = std::move(values); }
 
-  void rewind() override { offsets_.clear(); }
+  void begin_pass(const model::PassPlan& /*plan*/) override { offsets_.clear(); }
 
   [[nodiscard]] model::Tile next(model::MatrixId id) override;
   void read_embedding(std::size_t token, std::span<float> out) override;
@@ -57,6 +57,9 @@ class MemoryExperts final : public model::ExpertSource {
 
   void set_reversed(bool reversed) { reversed_ = reversed; }
 
+  // The experts of the last request, in its order.
+  [[nodiscard]] const std::vector<std::uint32_t>& announced() const { return announced_; }
+
   void request(std::size_t layer, std::span<const std::uint32_t> experts) override;
   [[nodiscard]] model::ExpertLease next() override;
 
@@ -67,6 +70,7 @@ class MemoryExperts final : public model::ExpertSource {
   std::size_t inner_;
   bool reversed_ = false;
   std::vector<Expert> experts_;
+  std::vector<std::uint32_t> announced_;
   std::vector<std::uint32_t> pending_;
 };
 

@@ -17,4 +17,19 @@ struct ProgramResult {
 [[nodiscard]] ProgramResult run_program(const std::vector<std::string>& argv,
                                         const std::string& interrupt_after = "");
 
+// With `input` on its standard input, a pipe that ends behind it; at most what a pipe holds.
+[[nodiscard]] ProgramResult run_with_input(const std::vector<std::string>& argv,
+                                           const std::string& input);
+
+// What a user at a terminal does: waits until the screen shows a text, then types.
+struct Keystrokes {
+  std::string after;
+  std::string typed;
+};
+
+// On a terminal of 80 columns: all three streams are it, and `out` is all that it was sent. Each entry
+// waits for its text behind that of the one before.
+[[nodiscard]] ProgramResult run_on_terminal(const std::vector<std::string>& argv,
+                                            const std::vector<Keystrokes>& user);
+
 }  // namespace k3::test

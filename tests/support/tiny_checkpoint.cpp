@@ -107,6 +107,12 @@ void TinyCheckpoint::set(const std::string& name,
   tensor.data = bytes.empty() ? data_for(name, size) : std::move(bytes);
 }
 
+void TinyCheckpoint::move(const std::string& name, std::size_t shard, std::size_t gap) {
+  Placed& placed = tensors_.at(name);
+  placed.shard = shard;
+  placed.gap = gap;
+}
+
 std::string TinyCheckpoint::shard_name(std::size_t number) {
   return "model-0000" + std::to_string(number) + "-of-00000" + std::to_string(kShards) +
          ".safetensors";
@@ -116,8 +122,9 @@ void TinyCheckpoint::write(const std::filesystem::path& directory) const {
   std::vector<SafetensorsBuilder> shards(kShards);
   for (auto entry = tensors_.rbegin(); entry != tensors_.rend(); ++entry) {  // by falling id
     const auto& [name, placed] = *entry;
-    shards[placed.shard - 1].add(name, placed.tensor.dtype, shape_json(placed.tensor.shape),
-                                 placed.tensor.data);
+    shards[placed.shard - 1]
+        .gap(placed.gap)
+        .add(name, placed.tensor.dtype, shape_json(placed.tensor.shape), placed.tensor.data);
   }
   for (std::size_t number = 1; number <= kShards; ++number) {
     shards[number - 1].write(directory / shard_name(number));

@@ -36,6 +36,9 @@ class TinyCheckpoint {
            const std::vector<std::size_t>& shape,
            std::string bytes = "");
 
+  // Places a tensor in another shard, from 1 to 4, with `gap` unused bytes before it.
+  void move(const std::string& name, std::size_t shard, std::size_t gap = 0);
+
   [[nodiscard]] static std::string shard_name(std::size_t number);
 
   void write(const std::filesystem::path& directory) const;
@@ -45,6 +48,7 @@ class TinyCheckpoint {
   struct Placed {
     TinyTensor tensor;
     std::size_t shard = 1;
+    std::size_t gap = 0;
   };
 
   std::map<std::string, Placed> tensors_;

@@ -1,5 +1,6 @@
 #include "support/tokenizer_files.h"
 
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <sstream>
@@ -45,6 +46,16 @@ TokenizerFiles read_tokenizer_files(const std::filesystem::path& directory) {
 
 TokenizerFiles small_tokenizer_files() {
   return read_tokenizer_files(fixture("tokenizer"));
+}
+
+TokenizerFiles byte_tokenizer_files() {
+  return read_tokenizer_files(fixture("tokenizer/bytes"));
+}
+
+std::filesystem::path released_tokenizer_directory() {
+  const char* const chosen = std::getenv("K3_TOK_FILES");
+  return chosen != nullptr && *chosen != '\0' ? std::filesystem::path(chosen)
+                                              : shared("kimi-k3-tokenizer");
 }
 
 std::string read_bytes(const std::filesystem::path& path) {

@@ -29,6 +29,13 @@ struct TokenizerFiles {
 // The vocabulary of the project (tests/fixtures/tokenizer): 768 ranks.
 [[nodiscard]] TokenizerFiles small_tokenizer_files();
 
+// The vocabulary of the 256 bytes alone (tests/fixtures/tokenizer/bytes): 512 ids, as the model demo.
+[[nodiscard]] TokenizerFiles byte_tokenizer_files();
+
+// The folder of the released vocabulary: K3_TOK_FILES, else ../shared/kimi-k3-tokenizer; empty when
+// neither is there.
+[[nodiscard]] std::filesystem::path released_tokenizer_directory();
+
 // A file as its bytes; throws std::runtime_error.
 [[nodiscard]] std::string read_bytes(const std::filesystem::path& path);
 

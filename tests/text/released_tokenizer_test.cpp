@@ -1,5 +1,7 @@
-// The released vocabulary and the ids that tiktoken makes with it, where ../shared has them.
+// The released vocabulary, where K3_TOK_FILES or ../shared has it, and the ids that tiktoken makes with
+// it, where ../shared has them.
 
+#include <filesystem>
 #include <fstream>
 #include <random>
 #include <string>
@@ -20,15 +22,14 @@ namespace {
 
 using Ids = std::vector<std::int32_t>;
 
-constexpr const char* kVocabulary = "kimi-k3-tokenizer";
-
 class ReleasedTokenizer : public testing::Test {
  protected:
   void SetUp() override {
-    if (test::shared(kVocabulary).empty()) {
-      GTEST_SKIP() << test::missing_shared(kVocabulary);
+    const std::filesystem::path directory = test::released_tokenizer_directory();
+    if (directory.empty()) {
+      GTEST_SKIP() << test::missing_shared("kimi-k3-tokenizer");
     }
-    files_ = test::read_tokenizer_files(test::shared(kVocabulary));
+    files_ = test::read_tokenizer_files(directory);
   }
 
   test::TokenizerFiles files_;

@@ -5,10 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
-#include <exception>
 #include <filesystem>
-#include <iostream>
 #include <map>
 #include <optional>
 #include <string>
@@ -24,6 +21,7 @@
 #include "io/file.h"
 #include "runtime/device_bandwidth.h"
 #include "scratch_file.h"
+#include "tool_main.h"
 
 namespace {
 
@@ -212,23 +210,9 @@ int main(int argc, char** argv) {
   CLI::App app(
       "Measures the devices of a model as the engine reads them (reader threads, request size,\n"
       "direct or buffered; the tape in order, experts scattered, a mix of both) and prints the\n"
-      "best setting. Takes a few seconds. Nothing is written but the file of --make-file.");
+      "best setting. Takes a few seconds. Nothing is written but the file of --make-file.",
+      "k3-devbw");
   Arguments arguments;
   declare(app, arguments);
-  try {
-    app.parse(argc, argv);
-    run(arguments);
-    if (std::fflush(stdout) != 0) {
-      throw Error(ErrorKind::kIo, "standard output cannot be written");
-    }
-    return EXIT_SUCCESS;
-  } catch (const CLI::ParseError& fault) {
-    return app.exit(fault) == 0 ? EXIT_SUCCESS : 2;
-  } catch (const Error& fault) {
-    std::cerr << "k3-devbw: " << fault.what() << "\n";
-    return k3::exit_status(fault.kind());
-  } catch (const std::exception& fault) {
-    std::cerr << "k3-devbw: " << fault.what() << "\n";
-    return EXIT_FAILURE;
-  }
+  return k3::tools::tool_main(app, argc, argv, [&] { run(arguments); });
 }

@@ -1,17 +1,14 @@
 // k3-make-replica: writes a header-only replica of the released checkpoint.
 
-#include <cstdlib>
-#include <exception>
 #include <iostream>
 #include <string>
 
 #include <CLI/CLI.hpp>
 
-#include "k3/errors.h"
-
 #include "io/config_checks.h"
 #include "io/config_reader.h"
 #include "replica.h"
+#include "tool_main.h"
 
 namespace {
 
@@ -56,20 +53,9 @@ void run(const Arguments& arguments) {
 int main(int argc, char** argv) {
   CLI::App app(
       "Writes a replica of the released checkpoint that has every shard's header and size\n"
-      "but no weights: the data are holes of sparse files.");
+      "but no weights: the data are holes of sparse files.",
+      "k3-make-replica");
   Arguments arguments;
   declare(app, arguments);
-  try {
-    app.parse(argc, argv);
-    run(arguments);
-    return EXIT_SUCCESS;
-  } catch (const CLI::ParseError& fault) {
-    return app.exit(fault) == 0 ? EXIT_SUCCESS : 2;
-  } catch (const k3::Error& fault) {
-    std::cerr << "k3-make-replica: " << fault.what() << "\n";
-    return k3::exit_status(fault.kind());
-  } catch (const std::exception& fault) {
-    std::cerr << "k3-make-replica: " << fault.what() << "\n";
-    return EXIT_FAILURE;
-  }
+  return k3::tools::tool_main(app, argc, argv, [&] { run(arguments); });
 }

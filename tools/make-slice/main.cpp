@@ -5,17 +5,13 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
-#include <exception>
-#include <iostream>
 #include <string>
 
 #include <CLI/CLI.hpp>
 
-#include "k3/errors.h"
-
 #include "base/host.h"
 #include "slice.h"
+#include "tool_main.h"
 
 namespace {
 
@@ -71,22 +67,13 @@ int main(int argc, char** argv) {
       "Writes a checkpoint with the released widths and random weights: any layers, fewer "
       "experts,\n"
       "a short vocabulary. Its ids mean nothing; its sizes are real. The same seed gives the same\n"
-      "bytes.");
+      "bytes.",
+      "k3-make-slice");
   Arguments arguments;
   declare(app, arguments);
-  try {
-    app.parse(argc, argv);
+  return k3::tools::tool_main(app, argc, argv, [&] {
     std::signal(SIGINT, request_stop);
     std::signal(SIGTERM, request_stop);
     run(arguments);
-    return EXIT_SUCCESS;
-  } catch (const CLI::ParseError& fault) {
-    return app.exit(fault) == 0 ? EXIT_SUCCESS : 2;
-  } catch (const k3::Error& fault) {
-    std::cerr << "k3-make-slice: " << fault.what() << "\n";
-    return k3::exit_status(fault.kind());
-  } catch (const std::exception& fault) {
-    std::cerr << "k3-make-slice: " << fault.what() << "\n";
-    return EXIT_FAILURE;
-  }
+  });
 }

@@ -6,7 +6,8 @@
 
 A vocabulary of the project's own (tiktoken.model, tokenizer_config.json): all bytes, a few tokens
 that catch wrong encoders, and merges counted in LICENSE and SAMPLES. answers.json holds texts and
-their ids by tokenizer_reference.py.
+their ids by tokenizer_reference.py, chats.json chats and theirs by chat_reference.py. bytes/ is a
+vocabulary of the 256 bytes alone: with its specials it has as many ids as the model `demo`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import chat_reference
 from make_character_ranges import added_since_15_0
 from tokenizer_reference import encode, read_ranks, split, write_ranks
 
@@ -112,10 +115,10 @@ def join(word: tuple[bytes, ...], pair: tuple[bytes, bytes]) -> tuple[bytes, ...
     return tuple(parts)
 
 
-def config() -> dict[str, object]:
+def config(ranks: int) -> dict[str, Any]:
     names = {0: "[BOS]", 1: "[EOS]", 2: "<|end_of_msg|>", 3: "<|open|>", 4: "<|close|>", 5: "<|sep|>",
              SPECIALS - 2: "[UNK]", SPECIALS - 1: "[PAD]"}
-    added = {str(RANKS + i): {"content": name, "special": i not in (3, 4, 5)} for i, name in names.items()}
+    added = {str(ranks + i): {"content": name, "special": i not in (3, 4, 5)} for i, name in names.items()}
     return {"added_tokens_decoder": added, "bos_token": "[BOS]", "eos_token": "[EOS]",
             "tokenizer_class": "TikTokenTokenizer"}
 
@@ -146,6 +149,75 @@ def texts() -> Iterator[bytes]:
         yield bytes(draw.choices(b"qxzjyYa '", k=12))
 
 
+TOOL = {"type": "function", "function": {
+    "name": "find", "description": "Größe \"x\"\n<|sep|>",
+    "parameters": {"type": "object", "required": ["b", "a"], "properties": {
+        "b": {"type": "number", "minimum": -1.50, "maximum": 1e22, "multipleOf": 0.00001},
+        "a": {"type": "string", "enum": ["é", "\u0001", "a/b"], "default": None},
+        "B": {"default": [True, 12345678901234567890, 1e16, 100000.0, -0.0, {}, []]}}}}}
+MARKERS = "<|open|>message role=\"system\"<|sep|>x<|close|>message<|sep|><|end_of_msg|>[EOS]"
+CALLS = [
+    {"id": "one", "type": "function", "function": {"name": "find", "arguments":
+     "{\"z\": \"<|close|>\", \"a\": {\"y\": 1, \"x\": [1.0, \"\u00e9\"]}, \"z2\": null, \"t\": true, \"n\": 1e3}"}},
+    {"id": "two", "type": "function", "function": {"name": "a\"&quot;<|sep|>", "arguments": {}}},
+    {"id": "three", "type": "function", "function": {"name": "find", "arguments": "[1]"}},
+    {"id": "four", "type": "function", "function": {"name": "find", "arguments": "{\"a\": 1,"}},
+]
+HELLO = [{"role": "user", "content": "Hello world"}]
+TURNS = [
+    {"role": "system", "content": "Be brief.\n"}, *HELLO,
+    {"role": "assistant", "reasoning_content": " Hm.", "content": "Hello!"},
+    {"role": "user", "content": " 你好 "}, {"role": "assistant", "content": "ok"},
+    {"role": "user", "content": "", "name": "A&B \"<|end_of_msg|>\""},
+]
+
+# (name, messages, options): what each of them is for stands in tests/fixtures/README.md.
+CHATS: tuple[tuple[str, list[dict[str, Any]], dict[str, Any]], ...] = (
+    ("effort_max", HELLO, {}),
+    ("effort_low", HELLO, {"thinking_effort": "low"}),
+    ("effort_high", HELLO, {"thinking_effort": "high"}),
+    ("thinking_off", HELLO, {"thinking": False}),
+    ("no_prefix", HELLO, {"add_generation_prompt": False}),
+    ("nothing", [], {"thinking": False}),
+    ("turns", TURNS, {}),
+    ("turns_thinking_off", TURNS, {"thinking": False}),
+    ("markers_everywhere", [
+        {"role": "system", "content": MARKERS}, {"role": "user", "content": MARKERS, "name": MARKERS},
+        {"role": "assistant", "content": MARKERS, "reasoning_content": MARKERS, "tool_calls": [
+            {"id": MARKERS, "function": {"name": MARKERS, "arguments": {MARKERS: MARKERS}}}]},
+        {"role": "tool", "tool_call_id": MARKERS, "content": MARKERS}, *HELLO], {}),
+    ("tools", HELLO, {"tools": [TOOL]}),
+    ("tools_required", HELLO, {"tools": [TOOL], "tool_choice": "required"}),
+    ("tools_none", HELLO, {"tools": [TOOL], "tool_choice": "none", "thinking": False}),
+    ("calls_and_results", [
+        *HELLO, {"role": "assistant", "content": "wait", "tool_calls": CALLS},
+        {"role": "tool", "tool_call_id": "three", "content": "3"},
+        {"role": "tool", "tool_call_id": "one", "content": "<|sep|>1"},
+        {"role": "tool", "tool_call_id": "two", "content": [{"type": "text", "text": "2"}]},
+        {"role": "assistant", "content": "done"}, *HELLO], {"tools": [TOOL]}),
+    ("further_tools", [*HELLO, {"role": "system", "tools": [TOOL]}, *HELLO], {}),
+    ("json_object", HELLO, {"response_format": {"type": "json_object"}}),
+    ("json_schema", HELLO, {"thinking": False, "tool_choice": "none", "response_format": {
+        "type": "json_schema", "json_schema": {"name": "n", "schema": {"b": 1, "a": {"d": [], "c": {}}}}}}),
+    ("images", [{"role": "user", "content": [
+        {"type": "text", "text": "two "}, {"type": "image_url", "image_url": {"url": "u"}},
+        {"type": "text", "text": "<|open|>"}, {"type": "text", "text": " parts"},
+        {"type": "image_url", "image_url": {"url": "v"}}]}],
+     {"image_prompts": ["<|open|>image 4x4<|reserved_token_800|>", "[PAD]"]}),
+)
+
+
+def chats(ranks: dict[bytes, int], specials: dict[str, int]) -> list[str]:
+    lines = []
+    for name, messages, options in CHATS:
+        segments = chat_reference.render(messages, options)
+        lines.append(json.dumps({"name": name, "messages": messages, "options": options,
+                                 "text": chat_reference.text_of(segments),
+                                 "ids": chat_reference.ids_of(segments, ranks, specials)},
+                                ensure_ascii=False, separators=(",", ":")))
+    return lines
+
+
 def shown(data: bytes) -> str | list[int]:
     """Text as JSON can hold it: a string, or the bytes of what is not UTF-8."""
     try:
@@ -157,11 +229,20 @@ def shown(data: bytes) -> str | list[int]:
 def write_all(directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     write_ranks(train((ROOT / "LICENSE").read_bytes() + SAMPLES.encode()), directory / "tiktoken.model")
-    (directory / "tokenizer_config.json").write_text(json.dumps(config(), indent=1) + "\n")
+    (directory / "tokenizer_config.json").write_text(json.dumps(config(RANKS), indent=1) + "\n")
     ranks = read_ranks(directory / "tiktoken.model")
     cases = [json.dumps([shown(text), encode(text, ranks)], separators=(",", ":"))
              for text in dict.fromkeys(texts())]
     (directory / "answers.json").write_text("[\n" + ",\n".join(cases) + "\n]\n")
+    specials = chat_reference.special_ids(config(RANKS), RANKS)
+    (directory / "chats.json").write_text("[\n" + ",\n".join(chats(ranks, specials)) + "\n]\n")
+    (directory / "bytes").mkdir(exist_ok=True)
+    write_ranks([bytes([byte]) for byte in byte_order()], directory / "bytes" / "tiktoken.model")
+    (directory / "bytes" / "tokenizer_config.json").write_text(json.dumps(config(256), indent=1) + "\n")
+
+
+def files_below(directory: Path) -> set[str]:
+    return {str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file()}
 
 
 def main() -> int:
@@ -173,7 +254,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         made = Path(scratch)
         write_all(made)
-        names = sorted({path.name for path in (*made.iterdir(), *FIXTURES.iterdir())})
+        names = sorted(files_below(made) | files_below(FIXTURES))
         wrong = [name for name in names
                  if not ((made / name).is_file() and (FIXTURES / name).is_file()
                          and (made / name).read_bytes() == (FIXTURES / name).read_bytes())]

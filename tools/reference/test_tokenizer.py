@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Tests of the slow tokenizer, and of what is made for the fast one: the classes of characters and
+"""Tests of the slow tokenizer and the slow chat format, and of what is made for the fast one: the classes of characters and
 the fixtures. Needs Debian's python3-regex and unicode-data."""
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 
 import regex
 
+import chat_reference
 import tokenizer_reference as reference
 from make_character_ranges import OUTPUT, added_ranges, added_since_15_0
 
@@ -66,6 +67,25 @@ class Reference(unittest.TestCase):
         for case in json.loads(goldens.read_text())["plain"]:
             with self.subTest(text=case["text"]):
                 self.assertEqual(reference.encode(case["text"].encode(), ranks), case["ids"])
+
+
+class Chats(unittest.TestCase):
+    def test_goldens(self) -> None:
+        goldens = SHARED / "peer" / "tokenizer" / "chat_goldens.json"
+        vocabulary = SHARED / "kimi-k3-tokenizer"
+        if not goldens.exists() or not vocabulary.exists():
+            self.skipTest("../shared is not here")
+        ranks = reference.read_ranks(vocabulary / "tiktoken.model")
+        config = json.loads((vocabulary / "tokenizer_config.json").read_text())
+        specials = chat_reference.special_ids(config, len(ranks))
+        cases = {name: case for name, case in json.loads(goldens.read_text()).items()
+                 if not name.startswith("_")}
+        self.assertEqual(len(cases), 21)
+        for name, case in cases.items():
+            with self.subTest(name=name):
+                segments = chat_reference.render(case["messages"], case["options"])
+                self.assertEqual(chat_reference.text_of(segments), case["text"])
+                self.assertEqual(chat_reference.ids_of(segments, ranks, specials), case["ids"])
 
 
 class Made(unittest.TestCase):

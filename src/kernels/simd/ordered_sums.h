@@ -115,24 +115,14 @@ void sum_rows(const RowList& list, const float* weight, Sum (&sums)[kSumRows / k
   }
 }
 
-inline void row_sums_vector(const RowList& list, double* sums) {
+// sums[r] of each row under Sum, PlainSum or SquareSum, which read no weights.
+template <template <typename> typename Sum>
+void list_sums(const RowList& list, double* sums) {
   if (list.count == 1) {
-    sums[0] = sum_row<PlainSum<double>>(list.rows[0], list.width, list.rows[0]).sum;
+    sums[0] = sum_row<Sum<double>>(list.rows[0], list.width, list.rows[0]).sum;
     return;
   }
-  PlainSum<FourDoubles> tiles[kSumRows / kRowTile];
-  sum_rows(list, list.rows[0], tiles);
-  for (std::size_t r = 0; r < list.count; ++r) {
-    sums[r] = tiles[r / kRowTile].sum[r % kRowTile];
-  }
-}
-
-inline void square_sums_vector(const RowList& list, double* sums) {
-  if (list.count == 1) {
-    sums[0] = sum_row<SquareSum<double>>(list.rows[0], list.width, list.rows[0]).sum;
-    return;
-  }
-  SquareSum<FourDoubles> tiles[kSumRows / kRowTile];
+  Sum<FourDoubles> tiles[kSumRows / kRowTile];
   sum_rows(list, list.rows[0], tiles);
   for (std::size_t r = 0; r < list.count; ++r) {
     sums[r] = tiles[r / kRowTile].sum[r % kRowTile];

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/simd/decode.h"
 #include "kernels/simd/products_pack.h"
 #include "kernels/simd/row_cursor.h"
 
@@ -76,8 +77,8 @@ struct DirectWeights {
       load(0, group).store(to);
     } else {
       Vector parts[kParts];
-      Format::decode(at.bytes + group * Format::kGroupBytes,
-                     at.scales + (Format::kScaled ? group : 0), parts);
+      decode_group<Format>(at.bytes + group * Format::kGroupBytes,
+                           at.scales + (Format::kScaled ? group : 0), parts);
       for (std::size_t part = 0; part < kParts; ++part) {
         parts[part].store(to + part * kDecodedFloats);
       }
@@ -225,14 +226,14 @@ void multiply_tile_rows(const typename Format::Matrix& m,
                         const PassBlock& block,
                         float* totals) {
   const std::size_t group = first / kGroup;
-  RowCursor rows = Format::cursor(m, row);
+  RowCursor rows = cursor_at(m, row);
   rows.bytes += group * Format::kGroupBytes;
   rows.scales += Format::kScaled ? group : 0;
   const std::size_t block_bytes = block.groups * Format::kGroupBytes;
   // What comes next: the following rows of this sum block, at the end the first rows of the next one.
-  const char* ahead = row + kTileRows < m.rows ? rows.bytes + kTileRows * rows.stride
-                                               : Format::cursor(m, 0).bytes +
-                                                     (group + kBlockGroups) * Format::kGroupBytes;
+  const char* ahead = row + kTileRows < m.rows
+                          ? rows.bytes + kTileRows * rows.stride
+                          : cursor_at(m, 0).bytes + (group + kBlockGroups) * Format::kGroupBytes;
   NextRows next(ahead, rows.stride, block_bytes, block.tiles * kParts * block.groups);
   const std::size_t count = smaller(kTileRows, m.rows - row);
   if constexpr (!Direct) {

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/simd/decode.h"
 #include "kernels/simd/products_pack.h"
 #include "kernels/simd/row_cursor.h"
 #include "kernels/simd/scaled_codes.h"
@@ -96,8 +97,8 @@ inline void add_group(const RowCursor& at, const float* x, RowLanes<Rows>& lanes
   }
   for (std::size_t r = 0; r < Rows; ++r) {
     Vector weights[kParts];
-    Format::decode(at.bytes + r * at.stride,
-                   at.scales + (Format::kScaled ? r * at.scale_stride : 0), weights);
+    decode_group<Format>(at.bytes + r * at.stride,
+                         at.scales + (Format::kScaled ? r * at.scale_stride : 0), weights);
     for (std::size_t part = 0; part < kParts; ++part) {
       lanes[r][part] = fma(weights[part], values[part], lanes[r][part]);
     }
@@ -164,7 +165,7 @@ void multiply_row_group(const typename Format::Matrix& m,
                         const float* packed,
                         float* y) {
   RowLanes<Rows> totals;
-  RowCursor rows = Format::cursor(m, row);
+  RowCursor rows = cursor_at(m, row);
   const ReadAhead<Format> ahead(rows.stride, m.cols);
   rows.stride *= apart;
   rows.scale_stride *= apart;

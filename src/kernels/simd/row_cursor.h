@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/matrix_types.h"
+
 namespace k3::kernels {
 namespace {
 
@@ -17,6 +19,24 @@ struct RowCursor {
     return {bytes + r * stride, stride, scales + r * scale_stride, scale_stride};
   }
 };
+
+template <typename Element>
+RowCursor plain_cursor(const Element* data, std::size_t stride, std::size_t row) {
+  return {reinterpret_cast<const char*>(data + row * stride), stride * sizeof(Element), nullptr, 0};
+}
+
+inline RowCursor cursor_at(const Bf16Matrix& m, std::size_t row) {
+  return plain_cursor(m.data, m.stride, row);
+}
+
+inline RowCursor cursor_at(const F32Matrix& m, std::size_t row) {
+  return plain_cursor(m.data, m.stride, row);
+}
+
+inline RowCursor cursor_at(const Mxfp4Matrix& m, std::size_t row) {
+  return {reinterpret_cast<const char*>(m.packed + row * m.packed_stride), m.packed_stride,
+          m.scales + row * m.scale_stride, m.scale_stride};
+}
 
 }  // namespace
 }  // namespace k3::kernels

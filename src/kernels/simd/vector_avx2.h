@@ -7,7 +7,6 @@
 #include <cstdint>
 
 #include "kernels/kernel_table.h"
-#include "kernels/simd/row_cursor.h"
 #include "kernels/simd/scaled_codes.h"
 
 namespace k3::kernels {
@@ -122,9 +121,9 @@ inline Vector fold_vectors(Vector* s) {
 }
 
 // How the 32 lanes of a group lie in kParts vectors, format by format: element kOrder[i] of the
-// group stands at place i of the concatenated vectors. decode() brings a group of weights into that
-// order, decode_part() one vector of it (kPartsAtOnce says what is cheaper for many); fold() is the first steps of the tree of the contract for
-// it: sums of kWidth lanes that fold_lanes() finishes.
+// group stands at place i of the concatenated vectors. decode_part() gives one of them (kPartsAtOnce:
+// how many of them a scratch is filled with at a time). fold() is the first steps of the contract's
+// tree for that order: sums of kWidth lanes that fold_lanes() finishes.
 inline constexpr std::size_t kParts = 4;
 
 // Rows and vectors of the register tile of batched products.
@@ -144,11 +143,6 @@ struct Bf16Format {
   static constexpr std::size_t kDirectVectors = 8;
   static constexpr std::size_t kPartsAtOnce = 1;
 
-  static RowCursor cursor(const Matrix& m, std::size_t row) {
-    return {reinterpret_cast<const char*>(m.data + row * m.stride), m.stride * sizeof(*m.data),
-            nullptr, 0};
-  }
-
   template <std::size_t Part>
   static Vector decode_part(const char* bytes, const std::uint8_t* /*scale*/) {
     const __m256i pairs = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes) + Part / 2);
@@ -157,13 +151,6 @@ struct Bf16Format {
     }
     return {_mm256_castsi256_ps(
         _mm256_and_si256(pairs, _mm256_set1_epi32(static_cast<int>(0xFFFF0000U))))};
-  }
-
-  static void decode(const char* bytes, const std::uint8_t* scale, Vector* out) {
-    out[0] = decode_part<0>(bytes, scale);
-    out[1] = decode_part<1>(bytes, scale);
-    out[2] = decode_part<2>(bytes, scale);
-    out[3] = decode_part<3>(bytes, scale);
   }
 
   static Vector fold(const Vector* t) { return (t[0] + t[1]) + (t[2] + t[3]); }
@@ -182,21 +169,9 @@ struct F32Format {
   static constexpr std::size_t kDirectVectors = 8;
   static constexpr std::size_t kPartsAtOnce = 1;
 
-  static RowCursor cursor(const Matrix& m, std::size_t row) {
-    return {reinterpret_cast<const char*>(m.data + row * m.stride), m.stride * sizeof(*m.data),
-            nullptr, 0};
-  }
-
   template <std::size_t Part>
   static Vector decode_part(const char* bytes, const std::uint8_t* /*scale*/) {
     return Vector::load(reinterpret_cast<const float*>(bytes) + Part * Vector::kWidth);
-  }
-
-  static void decode(const char* bytes, const std::uint8_t* scale, Vector* out) {
-    out[0] = decode_part<0>(bytes, scale);
-    out[1] = decode_part<1>(bytes, scale);
-    out[2] = decode_part<2>(bytes, scale);
-    out[3] = decode_part<3>(bytes, scale);
   }
 
   static Vector fold(const Vector* t) {
@@ -240,11 +215,6 @@ struct Mxfp4Format {
   static constexpr std::size_t kDirectVectors = 2;  // decoding one part costs as much as all
   static constexpr std::size_t kPartsAtOnce = kParts;
 
-  static RowCursor cursor(const Matrix& m, std::size_t row) {
-    return {reinterpret_cast<const char*>(m.packed + row * m.packed_stride), m.packed_stride,
-            m.scales + row * m.scale_stride, m.scale_stride};
-  }
-
   static __m256i both_halves(const void* p) {
     return _mm256_broadcastsi128_si256(_mm_loadu_si128(static_cast<const __m128i*>(p)));
   }
@@ -277,14 +247,6 @@ struct Mxfp4Format {
     const Values v = values(bytes, scale);
     const __m256i pairs = Part < 2 ? v.first : v.second;
     return Part % 2 == 0 ? lower(pairs) : upper(pairs);
-  }
-
-  static void decode(const char* bytes, const std::uint8_t* scale, Vector* out) {
-    const Values v = values(bytes, scale);
-    out[0] = lower(v.first);
-    out[1] = upper(v.first);
-    out[2] = lower(v.second);
-    out[3] = upper(v.second);
   }
 
   static Vector fold(const Vector* t) {

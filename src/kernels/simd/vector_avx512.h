@@ -7,7 +7,6 @@
 #include <cstdint>
 
 #include "kernels/kernel_table.h"
-#include "kernels/simd/row_cursor.h"
 #include "kernels/simd/scaled_codes.h"
 
 namespace k3::kernels {
@@ -130,9 +129,9 @@ inline Vector fold_vectors(Vector* s) {
 }
 
 // How the 32 lanes of a group lie in kParts vectors, format by format: element kOrder[i] of the
-// group stands at place i of the concatenated vectors. decode() brings a group of weights into that
-// order, decode_part() one vector of it (kPartsAtOnce says what is cheaper for many); fold() is the first step of the tree of the contract for it:
-// sums of kWidth lanes that fold_lanes() finishes.
+// group stands at place i of the concatenated vectors. decode_part() gives one of them (kPartsAtOnce:
+// how many of them a scratch is filled with at a time). fold() is the first step of the contract's
+// tree for that order: sums of kWidth lanes that fold_lanes() finishes.
 inline constexpr std::size_t kParts = 2;
 
 // Rows and vectors of the register tile of batched products.
@@ -157,11 +156,6 @@ struct Bf16Format : EvenOddOrder {
   static constexpr std::size_t kDirectVectors = 8;
   static constexpr std::size_t kPartsAtOnce = 1;
 
-  static RowCursor cursor(const Matrix& m, std::size_t row) {
-    return {reinterpret_cast<const char*>(m.data + row * m.stride), m.stride * sizeof(*m.data),
-            nullptr, 0};
-  }
-
   template <std::size_t Part>
   static Vector decode_part(const char* bytes, const std::uint8_t* /*scale*/) {
     const __m512i pairs = _mm512_loadu_si512(bytes);
@@ -170,11 +164,6 @@ struct Bf16Format : EvenOddOrder {
     }
     return {_mm512_castsi512_ps(
         _mm512_and_si512(pairs, _mm512_set1_epi32(static_cast<int>(0xFFFF0000U))))};
-  }
-
-  static void decode(const char* bytes, const std::uint8_t* scale, Vector* out) {
-    out[0] = decode_part<0>(bytes, scale);
-    out[1] = decode_part<1>(bytes, scale);
   }
 };
 
@@ -191,19 +180,9 @@ struct F32Format {
   static constexpr std::size_t kDirectVectors = 8;
   static constexpr std::size_t kPartsAtOnce = 1;
 
-  static RowCursor cursor(const Matrix& m, std::size_t row) {
-    return {reinterpret_cast<const char*>(m.data + row * m.stride), m.stride * sizeof(*m.data),
-            nullptr, 0};
-  }
-
   template <std::size_t Part>
   static Vector decode_part(const char* bytes, const std::uint8_t* /*scale*/) {
     return {_mm512_loadu_ps(bytes + Part * sizeof(__m512))};
-  }
-
-  static void decode(const char* bytes, const std::uint8_t* scale, Vector* out) {
-    out[0] = decode_part<0>(bytes, scale);
-    out[1] = decode_part<1>(bytes, scale);
   }
 
   static Vector fold(const Vector* t) {
@@ -245,11 +224,6 @@ struct Mxfp4Format {
   static constexpr std::size_t kDirectVectors = 8;
   static constexpr std::size_t kPartsAtOnce = 1;
 
-  static RowCursor cursor(const Matrix& m, std::size_t row) {
-    return {reinterpret_cast<const char*>(m.packed + row * m.packed_stride), m.packed_stride,
-            m.scales + row * m.scale_stride, m.scale_stride};
-  }
-
   // The four words of a group, in every lane group.
   static __m512i words(const char* bytes) {
     return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes)));
@@ -271,13 +245,6 @@ struct Mxfp4Format {
   template <std::size_t Part>
   static Vector decode_part(const char* bytes, const std::uint8_t* scale) {
     return values<Part>(words(bytes), table(scale));
-  }
-
-  static void decode(const char* bytes, const std::uint8_t* scale, Vector* out) {
-    const __m512 codes = table(scale);
-    const __m512i group = words(bytes);
-    out[0] = values<0>(group, codes);
-    out[1] = values<1>(group, codes);
   }
 
   static Vector fold(const Vector* t) {
