@@ -85,16 +85,16 @@ def make_table(report: dict) -> str:
     return "\n".join(lines)
 
 
-def replace_between_markers(path: str, table: str) -> None:
+def replace_between_markers(path: str, begin: str, end: str, section: str) -> None:
     with open(path, encoding="utf-8") as file:
         text = file.read()
-    if text.count(BEGIN) != 1 or text.count(END) != 1:
-        sys.exit(f"{path}: expected one line '{BEGIN}' and one '{END}'")
-    head, rest = text.split(BEGIN)
-    tail = rest.split(END)[1]
+    if text.count(begin) != 1 or text.count(end) != 1:
+        sys.exit(f"{path}: expected one line '{begin}' and one '{end}'")
+    head, rest = text.split(begin)
+    tail = rest.split(end)[1]
     folder = os.path.dirname(os.path.abspath(path))
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=folder, delete=False) as file:
-        file.write(f"{head}{BEGIN}\n{table}\n{END}{tail}")
+        file.write(f"{head}{begin}\n{section}\n{end}{tail}")
     os.chmod(file.name, os.stat(path).st_mode)
     os.replace(file.name, path)
 
@@ -106,7 +106,7 @@ def main() -> None:
         table = make_table(json.load(file))
     print(table)
     if len(sys.argv) == 3:
-        replace_between_markers(sys.argv[2], table)
+        replace_between_markers(sys.argv[2], BEGIN, END, table)
 
 
 if __name__ == "__main__":
