@@ -118,7 +118,7 @@ TEST(FixtureOps, MlaQueriesDoNotDependOnTheirChunk) {
     const std::vector<float> together = attention.context(attention.queries());
     const std::vector<float> last = attention.context(1);
     EXPECT_TRUE(test::same_bits(last, std::span(together).last(last.size()))) << c;
-    for (const int threads : {1, 3, 7}) {
+    for (const int threads : {1, 2, 3, 7}) {
       const test::ScopedThreads scope(threads);
       EXPECT_TRUE(test::same_bits(attention.context(attention.queries()), together)) << c;
     }

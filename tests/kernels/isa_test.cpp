@@ -84,6 +84,10 @@ struct Weights {
       // Mostly scales of the release; 253 and 254 overflow and are tested on their own.
       scales[i] = i % 9 == 0 ? kEdges[i / 9 % 5] : static_cast<std::uint8_t>(117 + scales[i] % 5);
     }
+    // Denormal bf16 of both signs: what rough_values() makes denormal is below the least of them.
+    for (std::size_t i = 3; i < halves.size(); i += 11) {
+      halves[i] = static_cast<std::uint16_t>((i % 2 == 0 ? 0x8000U : 0U) | (1U + i % 127U));
+    }
   }
 
   std::vector<float> floats;
@@ -338,6 +342,74 @@ TEST_P(EveryTable, OrderedSumsOfEveryNumberAndLength) {
   }
 }
 
+// Every address modulo a cache line for what is read and for what is written.
+TEST_P(EveryTable, ElementwiseStagesAtEveryAlignment) {
+  constexpr std::size_t kCount = 83;
+  const std::vector<float> values = test::rough_values(kCount, 23);
+  const std::vector<float> others = test::rough_values(kCount, 24);
+  using At = std::function<void(const KernelTable&, const float*, float*)>;
+  const std::vector<At> stages = {
+      [](const KernelTable& t, const float*, float* v) { t.exponentials(v, kCount, 2.5F); },
+      [](const KernelTable& t, const float*, float* v) { t.sigmoid(v, kCount); },
+      [](const KernelTable& t, const float*, float* v) { t.tanh(v, kCount); },
+      [](const KernelTable& t, const float* o, float* v) { t.gate(o, kCount, v); },
+      [](const KernelTable& t, const float* o, float* v) {
+        t.situ_glu(o, v, {4.0F, 25.0F}, kCount, v);
+      },
+      [](const KernelTable& t, const float* o, float* v) { t.add_scaled(0.3F, o, kCount, v); },
+      [](const KernelTable& t, const float* o, float* v) {
+        t.scale_by_gain(v, o, 0.3F, kCount, v);
+      },
+  };
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    std::vector<float> expected = values;
+    stages[stage](scalar_table(), others.data(), expected.data());
+    for (std::size_t shift = 0; shift < 16; ++shift) {
+      for (const std::size_t other_shift : {shift, (shift + 5) % 16}) {
+        Shifted found(values, shift);
+        Shifted other(others, other_shift);
+        stages[stage](table(), other.data(), found.data());
+        EXPECT_TRUE(same_bits(std::span<const float>(found.data(), kCount), expected))
+            << "stage " << stage << ", " << shift << " and " << other_shift << " floats off";
+      }
+    }
+  }
+}
+
+TEST_P(EveryTable, ProductsAtEveryAlignment) {
+  constexpr std::size_t kRows = 6;
+  constexpr std::size_t kCols = 161;
+  const std::vector<float> dense = test::rough_values(kRows * kCols, 25);
+  const std::vector<std::uint16_t> half = test::to_bf16(dense);
+  const std::vector<float> x = test::rough_values(9 * kCols, 26);
+  for (std::size_t shift = 0; shift < 64; ++shift) {
+    Shifted floats(dense, shift % 16);
+    Shifted vectors(x, (shift + shift / 16) % 16);
+    AlignedBuffer<std::uint16_t> halves(half.size() + 32);
+    std::ranges::copy(half, halves.data() + shift % 32);
+    Weights nibbles(kRows, kCols, 27);
+    AlignedBuffer<std::uint8_t> packed(nibbles.packed.size() + 64);
+    std::ranges::copy(nibbles.packed, packed.data() + shift);
+    Mxfp4Matrix mxfp4 = nibbles.mxfp4;
+    mxfp4.packed = packed.data() + shift + 1;
+    for (const std::size_t count : {1U, 9U}) {
+      const Batch moved{vectors.data(), count, kCols};
+      const Batch still{x.data(), count, kCols};
+      EXPECT_TRUE(
+          same_bits(run_product(table().f32, {floats.data(), kRows, kCols, kCols}, moved),
+                    run_product(scalar_table().f32, {dense.data(), kRows, kCols, kCols}, still)))
+          << shift;
+      EXPECT_TRUE(same_bits(
+          run_product(table().bf16, {halves.data() + shift % 32, kRows, kCols, kCols}, moved),
+          run_product(scalar_table().bf16, {half.data(), kRows, kCols, kCols}, still)))
+          << shift;
+      EXPECT_TRUE(same_bits(run_product(table().mxfp4, mxfp4, moved),
+                            run_product(scalar_table().mxfp4, nibbles.mxfp4, still)))
+          << shift;
+    }
+  }
+}
+
 // Five tokens, so that the taps reach into the tail, wholly and in part.
 void expect_convolution(const KernelTable& table, std::size_t channels, std::size_t kernel) {
   const std::vector<float> taps = test::normal_values(kernel * channels, 12);
@@ -391,6 +463,49 @@ TEST_P(EveryTable, NanGoesThroughEveryElementaryFunction) {
   EXPECT_TRUE(std::ranges::all_of(values, [](float v) { return v != v; }));
   table().tanh(values.data(), values.size());
   EXPECT_TRUE(std::ranges::all_of(values, [](float v) { return v != v; }));
+}
+
+// Of finite values the bits, of NaN that it is NaN: its payload is no part of the contract.
+void expect_same_or_nan(std::span<const float> found,
+                        std::span<const float> expected,
+                        const std::string& where) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (std::isnan(expected[i])) {
+      EXPECT_TRUE(std::isnan(found[i])) << where << ", output " << i;
+    } else {
+      EXPECT_TRUE(same_bits(found.subspan(i, 1), expected.subspan(i, 1)))
+          << where << ", output " << i << ": " << found[i] << ", expected " << expected[i];
+    }
+  }
+}
+
+// In every lane and in the rest that fills no vector, of the first, a middle and the last vector.
+TEST_P(EveryTable, InfinityAndNanGoThroughProductsAsThroughScalar) {
+  constexpr std::size_t kCols = 77;
+  Weights w(7, kCols, 28);
+  for (std::size_t i = 0; i < w.scales.size(); ++i) {
+    w.scales[i] = 120;
+  }
+  const float specials[] = {std::numeric_limits<float>::infinity(),
+                            -std::numeric_limits<float>::infinity(),
+                            std::numeric_limits<float>::quiet_NaN()};
+  for (const std::size_t count : {1U, 3U, 9U}) {
+    for (std::size_t place = 0; place < kCols; ++place) {
+      std::vector<float> x = test::normal_values(count * kCols, 29);
+      const float special = specials[place % 3];
+      x[(place % count) * kCols + place] = special;
+      const Batch batch{x.data(), count, kCols};
+      const std::string where = std::to_string(special) + " at " + std::to_string(place) + " of " +
+                                std::to_string(count) + " vectors, ";
+      expect_same_or_nan(run_product(table().f32, w.f32, batch),
+                         run_product(scalar_table().f32, w.f32, batch), where + "f32");
+      expect_same_or_nan(run_product(table().bf16, w.bf16, batch),
+                         run_product(scalar_table().bf16, w.bf16, batch), where + "bf16");
+      expect_same_or_nan(run_product(table().mxfp4, w.mxfp4, batch),
+                         run_product(scalar_table().mxfp4, w.mxfp4, batch), where + "mxfp4");
+    }
+  }
 }
 
 // In every lane and in the rest that fills no vector.

@@ -201,9 +201,12 @@ TEST(Products, SwappedNibblesWouldBeSeen) {
 // One vector and batches of one and of several packs are split in ways of their own.
 TEST(Products, ThreadsDoNotChangeBits) {
   const Sample s = mxfp4_sample(301, 1120, 14, {118, 120});
+  const std::vector<float> floats = test::rough_values(301U * 1120U, 16);
+  const F32Matrix f32{floats.data(), 301, 1120, 1120};
   for (const std::size_t count : {1U, 4U, 70U}) {
     const std::vector<float> x = test::normal_values(count * 1120, 15);
-    for (const MatrixView& matrix : {MatrixView(s.as_bf16()), MatrixView(s.as_mxfp4())}) {
+    for (const MatrixView& matrix :
+         {MatrixView(s.as_bf16()), MatrixView(s.as_mxfp4()), MatrixView(f32)}) {
       const std::vector<float> expected = [&] {
         const test::ScopedThreads one(1);
         return product(matrix, x);

@@ -89,6 +89,30 @@ TEST(ShortConvolution, AnySplitOfTheTokensGivesTheSameBits) {
   }
 }
 
+TEST(ShortConvolution, ThreadsDoNotChangeBits) {
+  constexpr std::size_t kChannels = 1500;
+  constexpr std::size_t kTokens = 9;
+  constexpr std::size_t kTaps = 4;
+  const std::vector<float> in = test::rough_values(kTokens * kChannels, 5);
+  const std::vector<float> taps = test::normal_values(kTaps * kChannels, 6);
+  const std::vector<float> start = test::normal_values((kTaps - 1) * kChannels, 7);
+  const ShortConv conv{kTaps, kChannels, taps.data()};
+  std::vector<float> expected;
+  std::vector<float> expected_tail;
+  for (const int threads : {1, 2, 3, 7}) {
+    const test::ScopedThreads scope(threads);
+    std::vector<float> tail = start;
+    std::vector<float> out(in.size());
+    short_conv(conv, kTokens, in.data(), tail.data(), out.data());
+    if (threads == 1) {
+      expected = out;
+      expected_tail = tail;
+    }
+    EXPECT_TRUE(same_bits(out, expected)) << threads;
+    EXPECT_TRUE(same_bits(tail, expected_tail)) << threads;
+  }
+}
+
 // One step against numerics.md 4.6 in double.
 TEST(KdaRecurrence, FollowsTheFormula) {
   constexpr std::size_t kWidth = 24;
