@@ -19,6 +19,10 @@
 
 namespace k3 {
 
+namespace io {
+class FileSystem;
+}  // namespace io
+
 struct EngineOptions {
   std::filesystem::path model_dir;
   std::optional<std::filesystem::path> config_path = {};  // instead of model_dir/config.json
@@ -32,6 +36,8 @@ struct EngineOptions {
   const std::atomic<bool>* stop = nullptr;
   // Told while weights are read, from the thread that opens the engine: bytes there are and in all.
   std::function<void(std::uint64_t bytes_done, std::uint64_t bytes_total)> on_load = {};
+  // Serves the checkpoint and the trunk, for tests; must outlive the engine. Null: the system's.
+  io::FileSystem* file_system = nullptr;
 };
 
 // The config of the options' checkpoint as it would run (see Engine::config), without opening

@@ -125,12 +125,14 @@ std::size_t Session::position() const {
 struct Engine::Impl {
   explicit Impl(const EngineOptions& options)
       : config(load_config(options)),
+        file_system(options.file_system != nullptr ? *options.file_system
+                                                   : io::posix_file_system()),
         stop(options.stop),
         isa(kernels::kernels().name),
         threads(choose_threads(options.threads)),
         checkpoint(open(options)),
         trunk(open_trunk(options)),
-        files(io::posix_file_system(),
+        files(file_system,
               checkpoint,
               trunk ? std::optional(trunk->data_path()) : std::nullopt,
               /*direct=*/true) {
@@ -144,7 +146,7 @@ struct Engine::Impl {
 
   runtime::Checkpoint open(const EngineOptions& options) {
     const Clock::time_point start = Clock::now();
-    runtime::Checkpoint opened(io::posix_file_system(), options.model_dir, config);
+    runtime::Checkpoint opened(file_system, options.model_dir, config);
     report.index_seconds = seconds_since(start);
     report.tensors = opened.index().tensor_count();
     report.shards = opened.index().shard_count();
@@ -155,8 +157,8 @@ struct Engine::Impl {
     if (!options.trunk_dir) {
       return std::nullopt;
     }
-    return std::make_optional<runtime::PackedTrunk>(io::posix_file_system(), *options.trunk_dir,
-                                                    checkpoint, config);
+    return std::make_optional<runtime::PackedTrunk>(file_system, *options.trunk_dir, checkpoint,
+                                                    config);
   }
 
   // Readers that the plan reckons with: the most of a calibration, on two devices.
@@ -211,7 +213,7 @@ struct Engine::Impl {
       constexpr double kSampleSeconds = 0.15;
       const std::vector<std::filesystem::path> paths = files.largest_files(kFiles);
       const runtime::BandwidthReport measured =
-          runtime::measure_bandwidth(io::posix_file_system(), paths,
+          runtime::measure_bandwidth(file_system, paths,
                                      {.buffered = false,
                                       .sample_seconds = kSampleSeconds,
                                       .expert_bytes = places->payload_bytes()});
@@ -231,6 +233,7 @@ struct Engine::Impl {
   }
 
   ModelConfig config;
+  io::FileSystem& file_system;
   const std::atomic<bool>* stop;
   const char* isa;
   int threads;
