@@ -23,6 +23,9 @@ namespace io {
 class FileSystem;
 }  // namespace io
 
+class AtomicFile;
+class SavedSession;
+
 struct EngineOptions {
   std::filesystem::path model_dir;
   std::optional<std::filesystem::path> config_path = {};  // instead of model_dir/config.json
@@ -94,6 +97,9 @@ class Session {
   // Tokens seen so far.
   [[nodiscard]] std::size_t position() const;
 
+  // False after a forward pass that threw: the session cannot go on, and cannot be saved.
+  [[nodiscard]] bool intact() const;
+
  private:
   friend class Engine;
   struct State;
@@ -148,6 +154,18 @@ class Engine {
 
   // Throws Error(kMemory), also for more sessions at a time than the plan holds.
   [[nodiscard]] Session new_session();
+
+  // Writes a session with all ids of its sequence, those that it has not seen included, and commits the
+  // file. Throws Error(kIo) (the destination stays as it was), Error(kUsage) where one state serves
+  // all layers; std::logic_error for a session of another engine, one that is not intact, or fewer
+  // ids than it has seen.
+  void save_session(const Session& session, std::span<const std::int32_t> ids, AtomicFile& file);
+
+  // A new session that goes on where the saved one stood: bit for bit as if it had never stopped,
+  // whatever budget, threads, instruction set or packed trunk either engine has. Throws what
+  // new_session() does, Error(kUserFile) for a file of another model or a damaged one, Error(kMemory)
+  // for more positions than the plan holds, Error(kUsage) where one state serves all layers.
+  [[nodiscard]] Session load_session(const SavedSession& saved);
 
   // Runs new tokens of several sessions together; one call at a time per engine. logits: [wanted][V], in the order of the steps
   // and of their logit_rows. Every result is the same bits as if its session ran alone, token by

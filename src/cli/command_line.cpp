@@ -29,6 +29,8 @@ struct RawOptions {
   std::string dump_logits;
   std::string preset;
   std::string trunk;
+  std::string save_state;
+  std::string load_state;
   std::uint64_t ram = 0;
   std::uint64_t trunk_bytes = 0;
   std::uint64_t cache_bytes = 0;
@@ -158,6 +160,14 @@ void add_generation_options(CLI::App& app, RawOptions& raw) {
   add_count(app, "--chunk", command.chunk, kAny, "Prompt tokens that pass the layers together")
       ->default_str("from the memory plan")
       ->group("Generation");
+  app.add_option("--save-state", raw.save_state,
+                 "Save the sequence at the end of the run, to go on with it later")
+      ->type_name("FILE")
+      ->group("Generation");
+  app.add_option("--load-state", raw.load_state,
+                 "Go on with a saved sequence; the prompt, if there is one, continues it")
+      ->type_name("FILE")
+      ->group("Generation");
   add_count(app, "--threads", command.threads, kMaxThreads,
             "Threads; by default OMP_NUM_THREADS or the physical cores the process may use")
       ->group("Generation");
@@ -185,6 +195,25 @@ void add_diagnostic_options(CLI::App& app, RawOptions& raw) {
       ->group("Diagnostics");
 }
 
+// What cannot be saved or resumed: a chat has its history, the other runs keep no session.
+void finish_states(const CLI::App& app, const RawOptions& raw, CommandLine& command) {
+  for (const char* state : {"--save-state", "--load-state"}) {
+    for (const char* other : {"--chat", "--full-recompute", "--tf-check", "--print-ids"}) {
+      if (app.count(state) > 0 && app.count(other) > 0) {
+        throw Error(ErrorKind::kUsage, std::string(state) + " and " + other +
+                                           " contradict each other: a state is that of one "
+                                           "sequence, generated incrementally");
+      }
+    }
+  }
+  if (app.count("--save-state") > 0) {
+    command.save_state = raw.save_state;
+  }
+  if (app.count("--load-state") > 0) {
+    command.load_state = raw.load_state;
+  }
+}
+
 CommandLine finish(const CLI::App& app, RawOptions&& raw) {
   CommandLine command = std::move(raw.command);
   command.out_given = app.count("--out") > 0;
@@ -201,6 +230,7 @@ CommandLine finish(const CLI::App& app, RawOptions&& raw) {
   if (app.count("--dump-logits") > 0) {
     command.dump_logits = raw.dump_logits;
   }
+  finish_states(app, raw, command);
   finish_text_flags(app, raw.text, command);
   if (command.tf_check && command.ids.size() < 2) {
     throw Error(ErrorKind::kUsage,

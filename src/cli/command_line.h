@@ -17,7 +17,7 @@ namespace k3::cli {
 struct CommandLine {
   std::filesystem::path model_dir;  // may be empty with --print-ids
 
-  // prompt: ids, a text, a file or a chat
+  // prompt: ids, a text, a file or a chat; with load_state there may be none
   std::vector<std::int32_t> ids;
   std::optional<std::string> prompt;
   std::optional<std::filesystem::path> prompt_file;  // "-" is standard input
@@ -38,8 +38,10 @@ struct CommandLine {
   Sampling sampling;
   std::vector<std::int32_t> stop_ids;
   std::vector<std::string> stops;  // none is empty
-  std::size_t chunk = 0;           // 0: from the memory plan
-  int threads = 0;                 // 0: chosen by the engine
+  std::optional<std::filesystem::path> save_state;
+  std::optional<std::filesystem::path> load_state;
+  std::size_t chunk = 0;  // 0: from the memory plan
+  int threads = 0;        // 0: chosen by the engine
   bool gen_given = false;
   bool seed_given = false;
   bool full_recompute = false;

@@ -53,13 +53,18 @@ PromptSource read_prompt(const CommandLine& command) {
     source.ids = command.ids;
     return source;
   }
+  const bool resumed = command.load_state && !command.prompt && !command.prompt_file;
   const std::filesystem::path directory = tokenizer_directory(command.tok, command.model_dir);
+  const bool needed = !resumed || command.tok || !command.stops.empty();
+  if (!needed && !std::filesystem::exists(directory / "tiktoken.model")) {
+    return source;  // its ids are shown
+  }
   if (directory.empty()) {
     throw Error(ErrorKind::kUsage,
                 "no tokenizer: --tok names its folder, or K3_TOK_FILES, or it is the model's");
   }
   source.tokenizer.emplace(load_tokenizer(directory));
-  if (command.chat) {
+  if (command.chat || resumed) {
     return source;
   }
   const std::string text =

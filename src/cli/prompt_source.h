@@ -12,8 +12,10 @@
 namespace k3::cli {
 
 struct PromptSource {
-  std::vector<std::int32_t> ids;       // empty for a chat, whose turns come later
-  std::optional<Tokenizer> tokenizer;  // not there with --ids
+  // Empty for a chat, whose turns come later, and where a saved sequence goes on by itself.
+  std::vector<std::int32_t> ids;
+  // Not there with --ids, and without a prompt only where one is named or lies in the folder.
+  std::optional<Tokenizer> tokenizer;
 };
 
 // Reads the prompt and loads the tokenizer that it needs. Throws Error(kUserFile) for a file that

@@ -6,6 +6,7 @@
 #include <exception>
 #include <optional>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@
 #include "cli/prompt_source.h"
 #include "cli/report.h"
 #include "cli/run_record.h"
+#include "cli/state_files.h"
 #include "cli/text_output.h"
 
 namespace k3::cli {
@@ -28,6 +30,7 @@ namespace {
 // What a run writes to and listens to.
 struct RunIo {
   RunRecord& record;
+  StateOutput& state;
   TextSink& sink;
   Progress& progress;
   const std::atomic<bool>* stop;
@@ -58,15 +61,56 @@ EngineOptions engine_options(const CommandLine& command, const std::atomic<bool>
           .stop = stop};
 }
 
+// What the run goes on from.
+struct Prompt {
+  std::optional<SavedSession> saved;
+  PromptSource given;             // continues what was saved
+  std::vector<std::int32_t> ids;  // saved, then given
+};
+
+// Throws Error(kUserFile) for a state or a prompt file that cannot be accepted, Error(kUsage).
+Prompt open_prompt(const CommandLine& command, std::size_t vocab_size) {
+  Prompt prompt = {.saved = open_saved_session(command), .given = read_prompt(command), .ids = {}};
+  if (prompt.given.tokenizer) {
+    check_vocabulary(*prompt.given.tokenizer, vocab_size);
+  }
+  check_ids(prompt.given.ids, vocab_size, "--ids");
+  prompt.ids = prompt.given.ids;
+  if (prompt.saved) {
+    const std::span<const std::int32_t> saved = prompt.saved->ids();
+    prompt.ids.insert(prompt.ids.begin(), saved.begin(), saved.end());
+    if (prompt.ids.size() == prompt.saved->position()) {
+      refuse_user_file("--load-state " + command.load_state->string(),
+                       "all of its ids have passed the layers, there is nothing to go on from",
+                       "a prompt that continues it", "none");
+    }
+  }
+  return prompt;
+}
+
+// Nothing where no state is loaded or saved: generate() opens its own.
+std::optional<Session> open_session(Engine& engine,
+                                    const CommandLine& command,
+                                    const std::optional<SavedSession>& saved) {
+  if (saved) {
+    Session session = engine.load_session(*saved);
+    std::printf("resumed %zu ids, position %zu, from %s\n", saved->ids().size(), saved->position(),
+                command.load_state->c_str());
+    return session;
+  }
+  return command.save_state ? std::optional(engine.new_session()) : std::nullopt;
+}
+
 // A generation whose prompt is a text shows its text as it comes and the steps afterwards; one of
 // ids shows the steps as they come.
 RunRecord::Content run_generation(Engine& engine,
                                   const CommandLine& command,
-                                  const PromptSource& prompt,
+                                  const Prompt& prompt,
                                   const RunIo& io) {
+  std::optional<Session> session = open_session(engine, command, prompt.saved);
   std::optional<TextBlock> block;
-  if (prompt.tokenizer) {
-    block.emplace(io.sink, *prompt.tokenizer, command.stops);
+  if (prompt.given.tokenizer) {
+    block.emplace(io.sink, *prompt.given.tokenizer, command.stops);
     block->begin();
   } else {
     print_step_header();
@@ -80,17 +124,19 @@ RunRecord::Content run_generation(Engine& engine,
       print_step(step);
     }
   };
-  const GenerateResult result =
-      generate(engine, prompt.ids,
-               {.max_new_tokens = command.gen,
-                .full_recompute = command.full_recompute,
-                .chunk = command.chunk,
-                .sampling = command.sampling,
-                .stop_ids = command.stop_ids,
-                .until = [&](std::int32_t token) { return block && block->push(token); },
-                .on_step = on_step,
-                .on_prompt = prompt_progress(io.progress),
-                .stop = io.stop});
+  const GenerateOptions options = {
+      .max_new_tokens = command.gen,
+      .full_recompute = command.full_recompute,
+      .chunk = command.chunk,
+      .sampling = command.sampling,
+      .stop_ids = command.stop_ids,
+      .until = [&](std::int32_t token) { return block && block->push(token); },
+      .on_step = on_step,
+      .on_prompt = prompt_progress(io.progress),
+      .stop = io.stop};
+  io.state.begin();
+  const GenerateResult result = session ? generate(engine, *session, prompt.ids, options)
+                                        : generate(engine, prompt.ids, options);
   io.progress.finish();
   if (block) {
     block->end();
@@ -102,14 +148,23 @@ RunRecord::Content run_generation(Engine& engine,
   print_generation(result);
   print_stop(stop_reason(result, command, block ? block->stopped() : std::nullopt));
   io.record.write_logits(result.prompt_logits);
+  if (session) {
+    std::vector<std::int32_t> all = prompt.ids;
+    all.insert(all.end(), result.generated.begin(), result.generated.end());
+    io.state.save(engine, *session, all);
+  }
   const auto count = static_cast<double>(result.generated.size());
-  return {.prompt_ids = prompt.ids,
-          .generated_ids = result.generated,
-          .layers = engine.config().num_hidden_layers,
-          .seconds = result.seconds,
-          .seconds_per_token = count > 0.0 ? result.seconds / count : 0.0,
-          .interrupted = result.interrupted(),
-          .stop = stop_name(result)};
+  RunRecord::Content content = {.prompt_ids = prompt.ids,
+                                .generated_ids = result.generated,
+                                .layers = engine.config().num_hidden_layers,
+                                .seconds = result.seconds,
+                                .seconds_per_token = count > 0.0 ? result.seconds / count : 0.0,
+                                .interrupted = result.interrupted(),
+                                .stop = stop_name(result)};
+  if (prompt.saved) {
+    content.resumed = {.ids = prompt.saved->ids().size(), .position = prompt.saved->position()};
+  }
+  return content;
 }
 
 RunRecord::Content run_teacher_forcing(Engine& engine, const CommandLine& command) {
@@ -135,7 +190,7 @@ void print_ids(const CommandLine& command) {
 
 RunRecord::Content run_engine(Engine& engine,
                               const CommandLine& command,
-                              const PromptSource& prompt,
+                              const Prompt& prompt,
                               const RunIo& io) {
   if (command.tf_check) {
     return run_teacher_forcing(engine, command);
@@ -145,8 +200,9 @@ RunRecord::Content run_engine(Engine& engine,
     print_sampling(command.sampling);
   }
   RunRecord::Content content =
-      command.chat ? run_chat({engine, *prompt.tokenizer, command, io.sink, io.progress, io.stop})
-                   : run_generation(engine, command, prompt, io);
+      command.chat
+          ? run_chat({engine, *prompt.given.tokenizer, command, io.sink, io.progress, io.stop})
+          : run_generation(engine, command, prompt, io);
   if (drawn) {
     content.sampling = command.sampling;
   }
@@ -165,15 +221,12 @@ int run_command(CommandLine command) {
   }
   EngineOptions options = engine_options(command, stop);
   const std::size_t vocab_size = load_config(options).vocab_size;
-  const PromptSource prompt = read_prompt(command);
-  if (prompt.tokenizer) {
-    check_vocabulary(*prompt.tokenizer, vocab_size);
-  }
-  options.memory.positions = command.chat ? chat_positions(*prompt.tokenizer, command)
+  const Prompt prompt = open_prompt(command, vocab_size);
+  options.memory.positions = command.chat ? chat_positions(*prompt.given.tokenizer, command)
                                           : positions_of(command, prompt.ids.size());
-  check_ids(prompt.ids, vocab_size, "--ids");
   check_ids(command.stop_ids, vocab_size, "--stop-id");
   RunRecord record(command);
+  StateOutput state(command);
   if (!record.warning().empty()) {
     std::fprintf(stderr, "k3: warning: %s\n", record.warning().c_str());
   }
@@ -185,7 +238,7 @@ int run_command(CommandLine command) {
   print_config(engine);
   print_load(engine);
   const RunRecord::Content content =
-      run_engine(engine, command, prompt, {record, sink, progress, stop});
+      run_engine(engine, command, prompt, {record, state, sink, progress, stop});
   print_statistics(engine.statistics(), content.seconds);
   print_notices(engine);
   print_peak_memory();

@@ -11,19 +11,6 @@
 namespace k3::cli {
 namespace {
 
-// Two names of one regular file, which exists or does not; devices may be shared.
-bool same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
-  if (a.empty() || b.empty()) {
-    return false;  // AtomicFile refuses it
-  }
-  std::error_code error;
-  const bool device =
-      std::filesystem::exists(a, error) && !std::filesystem::is_regular_file(a, error);
-  return !device &&
-         std::filesystem::weakly_canonical(std::filesystem::absolute(a, error), error) ==
-             std::filesystem::weakly_canonical(std::filesystem::absolute(b, error), error);
-}
-
 // Stops, sampling and turns, of the runs that have them.
 void add_text_fields(nlohmann::ordered_json& record, const RunRecord::Content& content) {
   if (!content.stop.empty()) {
@@ -43,6 +30,18 @@ void add_text_fields(nlohmann::ordered_json& record, const RunRecord::Content& c
 }
 
 }  // namespace
+
+bool same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
+  if (a.empty() || b.empty()) {
+    return false;  // AtomicFile refuses it
+  }
+  std::error_code error;
+  const bool device =
+      std::filesystem::exists(a, error) && !std::filesystem::is_regular_file(a, error);
+  return !device &&
+         std::filesystem::weakly_canonical(std::filesystem::absolute(a, error), error) ==
+             std::filesystem::weakly_canonical(std::filesystem::absolute(b, error), error);
+}
 
 RunRecord::RunRecord(const CommandLine& command) {
   try {
@@ -75,6 +74,10 @@ void RunRecord::write(const Content& content) {
   record["layers"] = content.layers;
   record["seconds_per_token"] = content.seconds_per_token;
   record["interrupted"] = content.interrupted;
+  if (content.resumed) {
+    record["resumed_ids"] = content.resumed->ids;
+    record["resumed_position"] = content.resumed->position;
+  }
   if (!content.predictions.empty()) {
     record["tf_predictions"] = content.predictions;
   }

@@ -1,6 +1,7 @@
 // The files that a run leaves: the JSON record (--out) and the logits (--dump-logits).
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,6 +12,9 @@
 #include "cli/command_line.h"
 
 namespace k3::cli {
+
+// Two names of one regular file, which exists or does not; devices may be shared.
+[[nodiscard]] bool same_file(const std::filesystem::path& a, const std::filesystem::path& b);
 
 // Opens both before any work, so that what cannot be written fails at once.
 class RunRecord {
@@ -30,6 +34,13 @@ class RunRecord {
     std::size_t tokens_run = 0;                // tokens that passed the layers
   };
 
+  // The sequence of --load-state: so many ids of it, at the front of prompt_ids, had been saved, and so
+  // many of these had passed the layers.
+  struct Resumed {
+    std::size_t ids = 0;
+    std::size_t position = 0;
+  };
+
   // What is known of the run; written as strict JSON. Throws Error(kIo).
   struct Content {
     std::vector<std::int32_t> prompt_ids;
@@ -39,6 +50,7 @@ class RunRecord {
     double seconds = 0.0;  // of all steps
     double seconds_per_token = 0.0;
     bool interrupted = false;
+    std::optional<Resumed> resumed = {};    // with --load-state
     std::string stop = {};                  // why it ended: stop_name(); left out when empty
     std::optional<Sampling> sampling = {};  // left out when greedy
     std::vector<Turn> turns = {};           // of a chat; prompt_ids are those of its last answer

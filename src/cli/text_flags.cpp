@@ -43,7 +43,8 @@ void finish_prompt(const CLI::App& app, const TextFlags& flags, CommandLine& com
   for (const char* flag : {"--prompt", "--prompt-file", "--ids", "--chat"}) {
     prompts += app.count(flag) > 0 ? 1U : 0U;
   }
-  if (prompts != 1) {
+  const bool resumed = command.load_state && prompts == 0;  // the saved sequence goes on
+  if (prompts != 1 && !resumed) {
     throw Error(ErrorKind::kUsage,
                 {.what = "the prompt",
                  .expected = "exactly one of --prompt, --prompt-file, --ids and --chat",

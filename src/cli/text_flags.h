@@ -38,8 +38,8 @@ void add_prompt_flags(CLI::App& app, TextFlags& flags);
 void add_sampling_flags(CLI::App& app, TextFlags& flags);
 void add_output_flags(CLI::App& app, TextFlags& flags);
 
-// Fills what the flags say into `command`. Throws Error(kUsage): not exactly one prompt, a value that
-// makes no sense, flags that contradict each other.
+// Fills what the flags say into `command`. Throws Error(kUsage): not exactly one prompt (with
+// --load-state more than one), a value that makes no sense, flags that contradict each other.
 void finish_text_flags(const CLI::App& app, const TextFlags& flags, CommandLine& command);
 
 }  // namespace k3::cli

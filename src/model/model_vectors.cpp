@@ -84,17 +84,23 @@ LayerVectors assemble_layer(const ModelConfig& config, std::size_t layer, Vector
 
 }  // namespace
 
-std::size_t ModelVectors::bytes() const {
-  std::size_t count = output_res.size() + final_norm.size();
+void ModelVectors::for_each(const std::function<void(std::span<const float>)>& visit) const {
   for (const LayerVectors& l : layers) {
     for (const Vector* vector :
          std::array{&l.attention_res, &l.input_norm, &l.mlp_res, &l.post_norm, &l.q_conv, &l.k_conv,
                     &l.v_conv, &l.decay_rate, &l.dt_bias, &l.o_norm, &l.q_a_norm, &l.kv_a_norm,
                     &l.router_bias, &l.latent_norm}) {
-      count += vector->size();
+      visit(vector->span());
     }
   }
-  return count * sizeof(float);
+  visit(output_res.span());
+  visit(final_norm.span());
+}
+
+std::size_t ModelVectors::bytes() const {
+  std::size_t count = 0;
+  for_each([&count](std::span<const float> vector) { count += vector.size_bytes(); });
+  return count;
 }
 
 std::size_t vector_bytes(const ModelConfig& config) {

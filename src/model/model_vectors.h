@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <span>
 #include <vector>
 
 #include "k3/config.h"
@@ -39,6 +41,9 @@ struct ModelVectors {
   std::vector<LayerVectors> layers;
   Vector output_res;  // [E] output_attn_res_norm * output_attn_res_proj
   Vector final_norm;  // [E]
+
+  // Every vector, also those that are empty, in an order that is always the same.
+  void for_each(const std::function<void(std::span<const float>)>& visit) const;
 
   [[nodiscard]] std::size_t bytes() const;
 };

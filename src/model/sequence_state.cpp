@@ -65,6 +65,16 @@ std::uint64_t SequenceState::latent_bytes(const ModelConfig& config,
   return layer * (kind == StateKind::kOneLayer ? std::min<std::uint64_t>(layers, 1) : layers);
 }
 
+std::uint64_t SequenceState::layer_bytes(const ModelConfig& config,
+                                         std::size_t layer,
+                                         std::uint64_t positions) {
+  if (config.is_mla[layer]) {
+    return positions * config.latent_width() * sizeof(float);
+  }
+  const std::uint64_t rows = 3 * (config.short_conv_kernel_size - 1) + config.kda_head_dim;
+  return rows * config.kda_width() * sizeof(float);
+}
+
 KdaState& SequenceState::kda(std::size_t layer) {
   if (kind_ == StateKind::kAllLayers) {
     return std::get<KdaState>(layers_[layer]);
@@ -97,6 +107,33 @@ void SequenceState::begin_pass() {
 void SequenceState::end_pass(std::size_t tokens) {
   position_ += tokens;
   torn_ = false;
+}
+
+void SequenceState::visit_layer(std::size_t layer,
+                                std::size_t positions,
+                                const PartVisitor& visit) {
+  if (kind_ == StateKind::kOneLayer) {
+    throw std::logic_error("a sequence with one state for all layers keeps none of them");
+  }
+  if (auto* const kda = std::get_if<KdaState>(&layers_[layer])) {
+    for (AlignedBuffer<float>* part : {&kda->state, &kda->q_tail, &kda->k_tail, &kda->v_tail}) {
+      visit(part->span());
+    }
+    return;
+  }
+  auto& latents = std::get<LatentCache>(layers_[layer]);
+  latents.reserve(positions);
+  for (std::size_t first = 0; first < positions; first += kKeyBlock) {
+    const std::size_t count = std::min(kKeyBlock, positions - first);
+    visit({latents.at(first), count * latents.width()});
+  }
+}
+
+void SequenceState::resume(std::size_t positions) {
+  if (torn_ || position_ > 0 || kind_ == StateKind::kOneLayer) {
+    throw std::logic_error("only a new sequence with a state for each layer can be resumed");
+  }
+  position_ = positions;
 }
 
 }  // namespace k3::model

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <variant>
 #include <vector>
@@ -32,6 +33,9 @@ class LatentCache {
   // The floats of a position within the reserved ones: [latent + rope].
   [[nodiscard]] float* at(std::size_t position);
 
+  // Floats of a position.
+  [[nodiscard]] std::size_t width() const { return width_; }
+
   // [block] -> [kKeyBlock][latent + rope]
   [[nodiscard]] std::span<const float* const> blocks() const { return pointers_; }
 
@@ -58,6 +62,11 @@ class SequenceState {
                                                   StateKind kind,
                                                   std::size_t positions);
 
+  // Bytes of what a layer keeps of so many positions, without what fills up a block.
+  [[nodiscard]] static std::uint64_t layer_bytes(const ModelConfig& config,
+                                                 std::size_t layer,
+                                                 std::uint64_t positions);
+
   // Tokens that have passed through all layers.
   [[nodiscard]] std::size_t position() const { return position_; }
 
@@ -70,6 +79,18 @@ class SequenceState {
   // second pass of kOneLayer.
   void begin_pass();
   void end_pass(std::size_t tokens);
+
+  // A pass has thrown, or is under way.
+  [[nodiscard]] bool torn() const { return torn_; }
+
+  // Visits the layer_bytes() of a layer, which it makes room for, part by part: of KDA the state and
+  // the tails of q, k and v, of MLA the latents of each block. std::logic_error for kOneLayer.
+  // Throws Error(kMemory).
+  using PartVisitor = std::function<void(std::span<float> part)>;
+  void visit_layer(std::size_t layer, std::size_t positions, const PartVisitor& visit);
+
+  // A new sequence, whose layers visit_layer() has filled, goes on behind so many positions.
+  void resume(std::size_t positions);
 
  private:
   StateKind kind_;

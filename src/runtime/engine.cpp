@@ -1,3 +1,4 @@
+// Over 400 lines because opening a checkpoint, its sessions and a forward call share Engine::Impl.
 #include "k3/engine.h"
 
 #include <algorithm>
@@ -6,12 +7,16 @@
 #include <chrono>
 #include <cstdlib>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "k3/session_file.h"
+
+#include "base/checksum.h"
 #include "base/host.h"
 #include "base/parallel.h"
 #include "base/printable.h"
@@ -21,8 +26,10 @@
 #include "runtime/checkpoint.h"
 #include "runtime/device_bandwidth.h"
 #include "runtime/expert_store.h"
+#include "runtime/fingerprint.h"
 #include "runtime/memory_plan.h"
 #include "runtime/packed_trunk.h"
+#include "runtime/session_file.h"
 #include "runtime/weight_files.h"
 #include "runtime/weight_tape.h"
 
@@ -120,6 +127,10 @@ Session::~Session() = default;
 
 std::size_t Session::position() const {
   return state_->sequence.position();
+}
+
+bool Session::intact() const {
+  return !state_->sequence.torn();
 }
 
 struct Engine::Impl {
@@ -232,6 +243,14 @@ struct Engine::Impl {
             files.pools().counts(runtime::ReadPriority::kTape)};
   }
 
+  // Of the sessions that this engine saves; the first call computes it.
+  const ChecksumBytes& session_fingerprint() {
+    if (!fingerprint) {
+      fingerprint = runtime::fingerprint(config, checkpoint, model->vectors());
+    }
+    return *fingerprint;
+  }
+
   ModelConfig config;
   io::FileSystem& file_system;
   const std::atomic<bool>* stop;
@@ -249,6 +268,7 @@ struct Engine::Impl {
   std::array<runtime::ReadCounts, runtime::kReadPriorities> loaded = {};  // reads of the loading
   std::vector<model::SequenceInput> inputs;                               // of the pass that runs
   std::size_t live_sessions = 0;
+  std::optional<ChecksumBytes> fingerprint;
 };
 
 Engine::Engine(const EngineOptions& options) : impl_(std::make_unique<Impl>(options)) {}
@@ -314,25 +334,64 @@ Session Engine::new_session() {
 
 namespace {
 
+void refuse_one_state(const MemoryPlan& plan) {
+  if (plan.one_state) {
+    throw Error(ErrorKind::kUsage,
+                "a session is neither saved nor resumed where one state serves all layers "
+                "(--ultra-low-memory with --full-recompute)");
+  }
+}
+
+[[noreturn]] void refuse_positions(const MemoryPlan& plan, std::size_t found) {
+  throw Error(ErrorKind::kMemory,
+              {.what = "the sequence is longer than the memory plan allows (positions)",
+               .expected = "at most " + std::to_string(plan.positions),
+               .found = std::to_string(found)});
+}
+
+}  // namespace
+
+void Engine::save_session(const Session& session,
+                          std::span<const std::int32_t> ids,
+                          AtomicFile& file) {
+  refuse_one_state(impl_->plan);
+  model::SequenceState& sequence = session.state_->sequence;
+  if (&session.state_->live_sessions != &impl_->live_sessions || sequence.torn() ||
+      ids.size() < sequence.position()) {
+    throw std::logic_error("only an intact session of the engine is saved, with all of its ids");
+  }
+  runtime::write_session(impl_->config, impl_->session_fingerprint(), sequence, ids, file);
+}
+
+Session Engine::load_session(const SavedSession& saved) {
+  refuse_one_state(impl_->plan);
+  saved.reader_->check(impl_->config, impl_->session_fingerprint());
+  if (saved.position() > impl_->plan.positions) {
+    refuse_positions(impl_->plan, saved.position());
+  }
+  Session session = new_session();
+  saved.reader_->read_states(impl_->config, session.state_->sequence);
+  return session;
+}
+
+namespace {
+
 // Refuses what the plan has no memory for.
 void check_planned(const MemoryPlan& plan, std::span<const model::SequenceInput> inputs) {
-  const auto refuse = [](const std::string& what, std::size_t most, std::size_t found) {
-    throw Error(ErrorKind::kMemory, {.what = what,
-                                     .expected = "at most " + std::to_string(most),
-                                     .found = std::to_string(found)});
-  };
   std::size_t tokens = 0;
   for (const model::SequenceInput& input : inputs) {
     tokens += input.tokens.size();
     const std::size_t position =
         (input.state == nullptr ? 0 : input.state->position()) + input.tokens.size();
     if (position > plan.positions) {
-      refuse("the sequence is longer than the memory plan allows (positions)", plan.positions,
-             position);
+      refuse_positions(plan, position);
     }
   }
   if (tokens > plan.chunk) {
-    refuse("a forward call of more tokens than the memory plan allows", plan.chunk, tokens);
+    throw Error(ErrorKind::kMemory,
+                {.what = "a forward call of more tokens than the memory plan allows",
+                 .expected = "at most " + std::to_string(plan.chunk),
+                 .found = std::to_string(tokens)});
   }
 }
 

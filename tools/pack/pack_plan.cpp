@@ -4,6 +4,7 @@
 #include <charconv>
 #include <filesystem>
 #include <set>
+#include <span>
 #include <string_view>
 #include <system_error>
 #include <tuple>
@@ -13,7 +14,7 @@
 
 #include "k3/errors.h"
 
-#include "run_checksum.h"
+#include "base/checksum.h"
 
 namespace k3::tools {
 namespace {
@@ -135,7 +136,8 @@ std::string fingerprint_of(const CheckpointIndex& index, const std::vector<Plann
     }
     facts.push_back({shard, bytes, changed.time_since_epoch().count()});
   }
-  return checksum_of(facts.dump());
+  const std::string text = facts.dump();
+  return checksum_text(checksum_of(std::as_bytes(std::span(text))));
 }
 
 std::string manifest_text(const CheckpointIndex& index, const PackPlan& plan) {

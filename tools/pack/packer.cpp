@@ -8,11 +8,11 @@
 
 #include "k3/errors.h"
 
+#include "base/checksum.h"
 #include "base/printable.h"
 #include "free_space.h"
 #include "io/trunk_manifest.h"
 #include "pack_plan.h"
-#include "run_checksum.h"
 #include "runtime/packed_trunk.h"
 #include "trunk_store.h"
 
@@ -150,13 +150,13 @@ class Packer {
 
   [[nodiscard]] Checksums stored_checksums(const Runs& runs, const std::filesystem::path& path) {
     Checksums checksums;
-    RunChecksum checksum;
+    Checksum checksum;
     reader_.read(runs, Side::kTrunk, path, [&](const Block& block) {
       stop_if_asked(options_);
       checksum.add(block.from_trunk);
       progress_.advance(block.bytes());
       if (block.last()) {
-        checksums.emplace(block.planned->run.layer, checksum.take());
+        checksums.emplace(block.planned->run.layer, checksum_text(checksum.take()));
         progress_.layer_done();
       }
     });
@@ -175,7 +175,7 @@ class Packer {
       }
     }
     progress_.begin("packing", bytes_of(runs), runs.size());
-    RunChecksum checksum;
+    Checksum checksum;
     reader_.read(runs, Side::kShards, {}, [&](const Block& block) {
       stop_if_asked(options_);
       const io::TrunkRun& run = block.planned->run;
@@ -184,7 +184,7 @@ class Packer {
       progress_.advance(block.bytes());
       if (block.last()) {
         std::string& noted = plan_.runs[run.layer].run.xxh128;
-        noted = checksum.take();
+        noted = checksum_text(checksum.take());
         store.note(run.layer, noted);
         progress_.layer_done();
       }
@@ -292,14 +292,14 @@ PackFacts check(io::FileSystem& file_system,
   facts.bytes = bytes_of(runs);
   progress.begin("checking", facts.bytes, runs.size());
   BlockReader reader(file_system, checkpoint.index(), options.reading);
-  RunChecksum checksum;
+  Checksum checksum;
   reader.read(runs, Side::kBoth, trunk.data_path(), [&](const Block& block) {
     stop_if_asked(options);
     compare(block, trunk.data_path());
     checksum.add(block.from_trunk);
     progress.advance(block.bytes());
     if (block.last()) {
-      const std::string found = checksum.take();
+      const std::string found = checksum_text(checksum.take());
       const io::TrunkRun& run = block.planned->run;
       if (!run.xxh128.empty() && run.xxh128 != found) {
         throw Error(ErrorKind::kIo,
