@@ -2,7 +2,7 @@
 # Cross-builds k3 and its tests for aarch64, runs the tests in qemu and compares the logits of the
 # fixture models with those of the native build, byte for byte.
 #
-# usage: scripts/test-aarch64.sh [ctest arguments...]     e.g. scripts/test-aarch64.sh -LE runtime
+# usage: scripts/test-aarch64.sh [ctest arguments...]     e.g. scripts/test-aarch64.sh -L kernels
 #
 # On Debian. The cross compiler and qemu are installed where they are missing; the arm64 libraries
 # are only unpacked, into build/aarch64/sysroot. Needs the network the first time.
@@ -96,7 +96,7 @@ main() {
   check_fused
   scripts/build.sh release k3
   compare_logits
-  echo "aarch64: left out in qemu: the policies, which judge the checkout and not the processor"
+  echo "aarch64: left out in qemu: the policies, the tools, three tests of the program (docs/testing.md)"
   ctest --preset aarch64 "$@"
 }
 

@@ -1,6 +1,6 @@
 // Sessions on disk: resuming equals never having stopped, and whatever is not the whole file of this
-// Over 400 lines because every way to damage a saved state has its test here.
 // model is refused.
+// Over 400 lines because every way to damage a saved state has its test here.
 
 #include "k3/session_file.h"
 
