@@ -30,7 +30,7 @@ constexpr std::size_t kChecksumBytes = sizeof(ChecksumBytes);
 
 template <typename T>
 T value_at(std::span<const std::byte> bytes, std::size_t offset) {
-  T value;  // NOLINT(cppcoreguidelines-init-variables): memcpy fills it
+  T value = {};
   std::memcpy(&value, bytes.subspan(offset, sizeof(T)).data(), sizeof(T));
   return value;
 }

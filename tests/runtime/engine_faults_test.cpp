@@ -28,7 +28,6 @@
 namespace k3 {
 namespace {
 
-using test::Faults;
 using test::FaultyFileSystem;
 
 constexpr const char* kModel = "deep";
@@ -54,7 +53,7 @@ class EngineFaults : public testing::Test {
   // A third of the trunk stays in memory, and few more experts than a token needs: a slot is larger
   // where direct reads want larger blocks.
   [[nodiscard]] static EngineOptions options(FaultyFileSystem& file_system) {
-    static const MemoryOptions memory = [] {
+    static const MemoryOptions kMemory = [] {
       const Engine resident(EngineOptions{.model_dir = model()});
       const MemoryPlan& plan = resident.memory_plan();
       return MemoryOptions{
@@ -62,7 +61,7 @@ class EngineFaults : public testing::Test {
           .cache_bytes = 4 * plan.slot_bytes * resident.config().num_experts_per_token};
     }();
     return {.model_dir = model(),
-            .memory = memory,
+            .memory = kMemory,
             .readers = 2,
             .threads = 2,
             .file_system = &file_system};

@@ -35,7 +35,7 @@ struct StreamedCheckpoint {
 
 // A way to read, with faults that must not change what is read.
 struct ReadingFaults {
-  const char* name;  // letters
+  const char* name = "";  // letters
   Faults faults;
   bool direct = true;
 };
