@@ -13,7 +13,9 @@
 namespace k3::cli {
 namespace {
 
-constexpr const char* kPrompt = "Prompt (exactly one of --prompt, --prompt-file, --ids, --chat)";
+constexpr const char* kPrompt =
+    "Prompt (exactly one of --prompt, --prompt-file, --ids, --chat; none is needed with "
+    "--load-state)";
 constexpr const char* kGeneration = "Generation";
 constexpr const char* kDiagnostics = "Diagnostics";
 
