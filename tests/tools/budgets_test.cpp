@@ -1,8 +1,9 @@
 // Budgets, shards and a packed trunk give the same bytes; a process takes what its plan says.
 
-#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <ostream>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -123,28 +124,47 @@ class Peak : public testing::Test {
   test::TempDir dir_;
 };
 
-TEST_F(Peak, IsThatOfThePlanOverPresetsPromptsAndBudgets) {
+struct PeakRun {
+  const char* name;  // letters
+  std::vector<std::string> budget;
+  std::size_t prompt = 150;  // tokens
+  const char* generated = "3";
+};
+
+std::ostream& operator<<(std::ostream& out, const PeakRun& run) {
+  return out << run.name;
+}
+
+// A run each, since with scalar kernels a long prompt takes a minute.
+class PeakOver : public Peak, public testing::WithParamInterface<PeakRun> {};
+
+TEST_P(PeakOver, IsThatOfThePlan) {
+  const PeakRun& wanted = GetParam();
   std::string prompt = "1";
-  for (int id = 2; id <= 150; ++id) {
+  for (std::size_t id = 2; id <= wanted.prompt; ++id) {
     prompt += "," + std::to_string(id);
   }
-  const std::vector<std::vector<std::string>> budgets = {
-      {},
-      {"--ram", "0.3"},
-      {"--ram", "0.2"},
-      {"--preset", "ultra"},
-      {"--preset", "laptop"},
-      {"--preset", "server"},
-      {"--trunk-gb", "0.1", "--cache-gb", "0.03"},
-      {"--ultra-low-memory", "--full-recompute", "--ram", "0.2"}};
-  for (std::vector<std::string> budget : budgets) {
-    const bool full = std::find(budget.begin(), budget.end(), "--full-recompute") != budget.end();
-    const std::string what = testing::PrintToString(budget);
-    budget.insert(budget.end(), {"--ids", full ? "1,2" : prompt, "--gen", "3"});
-    expect_as_planned(run(budget), what);
-  }
-  expect_as_planned(run({"--ram", "0.25", "--ids", "1,2", "--gen", "6"}), "a short prompt");
+  std::vector<std::string> arguments = wanted.budget;
+  arguments.insert(arguments.end(), {"--ids", prompt, "--gen", wanted.generated});
+  expect_as_planned(run(arguments), wanted.name);
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    Budgets,
+    PeakOver,
+    testing::Values(
+        PeakRun{"Default", {}},
+        PeakRun{"Ram", {"--ram", "0.3"}},
+        PeakRun{"LessRam", {"--ram", "0.2"}},
+        PeakRun{"Ultra", {"--preset", "ultra"}},
+        PeakRun{"Laptop", {"--preset", "laptop"}},
+        PeakRun{"Server", {"--preset", "server"}},
+        PeakRun{"TrunkAndCache", {"--trunk-gb", "0.1", "--cache-gb", "0.03"}},
+        PeakRun{"FullRecompute", {"--ultra-low-memory", "--full-recompute", "--ram", "0.2"}, 2},
+        PeakRun{"ShortPrompt", {"--ram", "0.25"}, 2, "6"}),
+    [](const testing::TestParamInfo<PeakRun>& parameter) {
+      return std::string(parameter.param.name);
+    });
 
 TEST_F(Peak, ABudgetLargerThanCanBeUsedIsReported) {
   const ProgramResult result = run({"--trunk-gb", "1.5", "--ids", "1,2", "--gen", "1"});
